@@ -1,0 +1,1 @@
+"""What may be served again: entries, tags, stores, embeddings, vectors, verdicts."""

@@ -1,0 +1,28 @@
+"""Errors of the index.
+
+IndexFault
+├── StoreFault           the store cannot be read or written; the proxy treats it as a miss
+│   └── StoreUnusable    found at start: unwritable path, newer format; `serve` refuses to start
+├── EmbedderFault        no embedding in time; the proxy treats it as a miss
+└── InvalidTag           a tag outside the grammar; the caller answers 400
+"""
+
+
+class IndexFault(Exception):
+    """Root of everything that the index raises on purpose."""
+
+
+class StoreFault(IndexFault):
+    """The store failed while serving. Never a wrong answer: the caller counts a miss."""
+
+
+class StoreUnusable(StoreFault):
+    """The store cannot be opened; the message names the path and what to do."""
+
+
+class EmbedderFault(IndexFault):
+    """No embedding could be made (model failed, late, remote server down)."""
+
+
+class InvalidTag(IndexFault):
+    """A tag that the grammar of `index.tags` refuses; the message says which and why."""

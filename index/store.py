@@ -1,0 +1,150 @@
+"""The border behind which entries live: memory, SQLite, Redis.
+
+Contract of purges (one suite in `tests/index/` runs over every store):
+
+- The store has one counter S of purges. A purge sets S := S + 1 and last_purge[tag] := S at once.
+- A request takes a `Snapshot` (through `get`) before it is forwarded; its entry carries it.
+- An entry is valid only while it has the store's generation and last_purge[tag] <= its sequence for
+  each of its tags, and for the two tags that every entry has without naming them: `key:<its key>`
+  and `ALL`. So a purge costs the same however much it covers, and it covers what is still being made.
+- When `purge` has returned, no `get` that starts later, in any process that shares the store,
+  returns an entry that the purge covers.
+"""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+import msgspec
+
+from index.entry import Entry, Snapshot
+
+ALL = "*"
+"""Every entry carries this tag without naming it; purging it purges everything."""
+
+
+class Lookup(msgspec.Struct, frozen=True, kw_only=True):
+    """What the store knows of a key.
+
+    `entry` is None when there is none, or none that may still be used; `reason` then says which.
+    `soft_purged`: the entry may only be served where the policy allows stale answers.
+    `snapshot` is what an entry made after this lookup has to carry.
+    """
+
+    snapshot: Snapshot
+    entry: Entry | None = None
+    soft_purged: bool = False
+    reason: str = "absent"
+    """`fresh` | `soft_purged` | `absent` | `purged` | `expired` (past keep_until) | `lacks_tag` |
+    `store_fault`."""
+
+
+class Purge(msgspec.Struct, frozen=True, kw_only=True):
+    """What to purge. `models` and `tenants` are purged through their implicit tags."""
+
+    tags: tuple[str, ...] = ()
+    keys: tuple[str, ...] = ()
+    models: tuple[str, ...] = ()
+    tenants: tuple[str, ...] = ()
+    everything: bool = False
+    soft: bool = False
+    dry_run: bool = False
+
+
+class Purged(msgspec.Struct, frozen=True, kw_only=True):
+    """`matched`: live answers covered (None: too many to count in time; a dry run always counts).
+    `entries`: freed now. `sequence`: S after the purge (unchanged by a dry run)."""
+
+    matched: int | None
+    entries: int
+    sequence: int
+
+
+class Filter(msgspec.Struct, frozen=True, kw_only=True):
+    """Which entries `scan` shows: all given parts must hold. `text` is a substring of the prompt."""
+
+    tag: str | None = None
+    model: str | None = None
+    tenant: str | None = None
+    text: str | None = None
+    scope: str | None = None
+
+
+class Page(msgspec.Struct, frozen=True, kw_only=True):
+    """A page of a scan; `cursor` continues it, None at the end."""
+
+    entries: tuple[Entry, ...]
+    cursor: str | None
+
+
+class Changes(msgspec.Struct, frozen=True, kw_only=True):
+    """What happened since a cursor: the feed that keeps each worker's vector index in step.
+
+    `reset`: too much happened, or the store began anew; forget everything and start at cursor 0.
+    """
+
+    put: tuple[Entry, ...]
+    deleted: tuple[str, ...]
+    cursor: int
+    reset: bool = False
+
+
+class Stored(msgspec.Struct, frozen=True, kw_only=True):
+    """The entry is in the store and survives what the store survives."""
+
+    evicted: int = 0
+
+
+class NotStored(msgspec.Struct, frozen=True, kw_only=True):
+    """`reason`: `purged` (meanwhile) | `too_large` | `generation` | `store_fault`."""
+
+    reason: str
+
+
+class StoreStats(msgspec.Struct, frozen=True, kw_only=True):
+    """Sizes now. `entries` counts what is held, swept or not."""
+
+    entries: int
+    memory_bytes: int
+    disk_bytes: int
+    sequence: int
+    evictions: int
+
+
+class Store(Protocol):
+    """All methods raise `StoreFault` when the store fails; the caller treats that as a miss."""
+
+    async def get(self, key: str, *, now: float, tags: Sequence[str] = ()) -> Lookup:
+        """Look a key up. An entry that lacks one of `tags` is not returned (`lacks_tag`)."""
+        ...
+
+    async def put(self, entry: Entry) -> Stored | NotStored:
+        """Store an entry, unless one of its tags was purged after its snapshot was taken."""
+        ...
+
+    async def delete(self, key: str) -> bool:
+        """Free one entry now. True if there was one. Not a purge: what is in flight is not covered."""
+        ...
+
+    async def purge(self, purge: Purge) -> Purged:
+        """Purge; durable when it returns. A dry run counts exactly and changes nothing."""
+        ...
+
+    async def scan(self, where: Filter, *, now: float, cursor: str | None, limit: int) -> Page:
+        """Live entries that match, newest first, a page at a time."""
+        ...
+
+    async def changes(self, cursor: int, *, limit: int) -> Changes:
+        """What was put and deleted after `cursor`, oldest first; cursor 0 is the beginning."""
+        ...
+
+    async def sweep(self, *, now: float) -> int:
+        """Free what is purged or past `keep_until`; entries freed. Called now and then."""
+        ...
+
+    async def stats(self) -> StoreStats:
+        """Sizes now."""
+        ...
+
+    async def close(self) -> None:
+        """Write out what is pending and release files and connections. Idempotent."""
+        ...

@@ -1,0 +1,1 @@
+"""The OpenAI-compatible caching reverse proxy: HTTP in, answers out."""

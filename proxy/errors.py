@@ -1,0 +1,97 @@
+"""Errors of the proxy.
+
+RejoinderError
+├── ConfigError          the config file is wrong; every problem with its path and line
+├── ClientError          the request is wrong; answered with its status in OpenAI's shape
+└── UpstreamError        no usable answer came from an upstream
+    ├── UpstreamUnreachable    no connection: nothing was sent, so another try is safe
+    ├── UpstreamTimeout        a phase took too long: connect, first_byte, idle or total
+    └── UpstreamBroken         the connection failed in the middle, or the stream ended too early
+"""
+
+import msgspec
+
+
+class RejoinderError(Exception):
+    """Root of everything that the proxy raises on purpose."""
+
+
+class ConfigError(RejoinderError):
+    """A config that cannot work. `problems` are complete lines: `file:line: path: what is wrong`."""
+
+    def __init__(self, problems: list[str]) -> None:
+        super().__init__("\n".join(problems))
+        self.problems = problems
+
+
+class ClientError(RejoinderError):
+    """A request that is answered with an error. `retry` sets `x-should-retry` where it is given."""
+
+    def __init__(
+        self,
+        status: int,
+        message: str,
+        *,
+        kind: str = "invalid_request_error",
+        param: str | None = None,
+        code: str | None = None,
+        retry: bool | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.status = status
+        self.message = message
+        self.kind = kind
+        self.param = param
+        self.code = code
+        self.retry = retry
+
+
+class UpstreamError(RejoinderError):
+    """No usable answer from an upstream. `upstream` is its name in the config; no secrets inside."""
+
+    def __init__(self, message: str, *, upstream: str) -> None:
+        super().__init__(message)
+        self.upstream = upstream
+
+
+class UpstreamUnreachable(UpstreamError):
+    """Refused, unresolved, TLS failed, or the engine is not running."""
+
+
+class UpstreamTimeout(UpstreamError):
+    """`phase` is `connect`, `first_byte`, `idle` or `total`."""
+
+    def __init__(self, message: str, *, upstream: str, phase: str) -> None:
+        super().__init__(message, upstream=upstream)
+        self.phase = phase
+
+
+class UpstreamBroken(UpstreamError):
+    """Broken after the request was sent. `before_first_byte`: nothing of the answer had come."""
+
+    def __init__(self, message: str, *, upstream: str, before_first_byte: bool = False) -> None:
+        super().__init__(message, upstream=upstream)
+        self.before_first_byte = before_first_byte
+
+
+class ErrorDetail(msgspec.Struct, frozen=True, kw_only=True):
+    """OpenAI's error object; `code` is a string or null."""
+
+    message: str
+    type: str
+    param: str | None
+    code: str | None
+
+
+class ErrorBody(msgspec.Struct, frozen=True, kw_only=True):
+    """The one shape in which clients get errors."""
+
+    error: ErrorDetail
+
+
+def error_body(
+    message: str, *, kind: str, param: str | None = None, code: str | None = None
+) -> bytes:
+    """JSON of an error in OpenAI's shape (API reference, "Error codes")."""
+    detail = ErrorDetail(message=message, type=kind, param=param, code=code)
+    return msgspec.json.encode(ErrorBody(error=detail))

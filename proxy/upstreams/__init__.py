@@ -1,0 +1,1 @@
+"""Where misses go: remote servers and the bundled engine, behind one border."""

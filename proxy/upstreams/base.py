@@ -1,0 +1,74 @@
+"""The border behind which answers are made."""
+
+from collections.abc import AsyncIterator
+from typing import Protocol
+
+import msgspec
+
+
+class UpstreamRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """What is sent. Headers are final but for the upstream's own credential and the connection's."""
+
+    request_id: str
+    method: str
+    path: str
+    """Path below the upstream's base URL, with its slash: `/chat/completions`."""
+    query: bytes
+    """Raw query string of the client, without the question mark."""
+    headers: tuple[tuple[bytes, bytes], ...]
+    """Names in lower case; neither hop-by-hop nor ours (`proxy.headers`)."""
+    credential: bytes | None
+    """The client's `Authorization` value; only an upstream with passthrough may send it."""
+    body: bytes | AsyncIterator[bytes]
+    stream: bool
+    """The answer will be a stream of server-sent events, if all goes well."""
+
+
+class UpstreamResponse(msgspec.Struct, kw_only=True):
+    """What came back, headers first. Not frozen: it owns a connection that `aclose` gives back."""
+
+    upstream: str
+    status: int
+    headers: tuple[tuple[bytes, bytes], ...]
+    """Names in lower case; hop-by-hop headers are gone, the body is not compressed."""
+    body: AsyncIterator[bytes]
+    """Chunks as they arrive. Raises `UpstreamError` when it breaks; ends only when it is whole.
+    `aclose()` on it, also before its end, closes the connection or gives it back."""
+
+    @property
+    def content_type(self) -> bytes:
+        """Media type without parameters, in lower case; empty if there is none."""
+        for name, value in self.headers:
+            if name == b"content-type":
+                return value.split(b";", 1)[0].strip().lower()
+        return b""
+
+
+class Upstream(Protocol):
+    """A remote server or the bundled engine. Speaks OpenAI's wire format on both sides."""
+
+    name: str
+
+    @property
+    def identity(self) -> str:
+        """What of this upstream belongs to the cache key: its name; for the engine also the digest
+        of weights, chat template and KV mode, so that another model under one name never answers."""
+        ...
+
+    @property
+    def models(self) -> tuple[str, ...]:
+        """Model ids that it is known to serve (for `/v1/models`); empty when it has to be asked."""
+        ...
+
+    async def send(self, request: UpstreamRequest) -> UpstreamResponse:
+        """Send and wait for the headers. Any status is a response; raises `UpstreamError` when there
+        is none. Cancelling it closes the connection."""
+        ...
+
+    async def state(self) -> str:
+        """`ready`, `loading`, or why it cannot answer; never waits for the upstream."""
+        ...
+
+    async def close(self) -> None:
+        """Close connections and processes. Idempotent."""
+        ...
