@@ -3,7 +3,7 @@
 Contract of purges (one suite in `tests/index/` runs over every store):
 
 - The store has one counter S of purges. A purge sets S := S + 1 and last_purge[tag] := S at once.
-- A request takes a `Snapshot` (through `get`) before it is forwarded; its entry carries it.
+- A request takes a `Snapshot` (from `get`) before it is forwarded; its entry carries it.
 - An entry is valid only while it has the store's generation and last_purge[tag] <= its sequence for
   each of its tags, and for the two tags that every entry has without naming them: `key:<its key>`
   and `ALL`. So a purge costs the same however much it covers, and it covers what is still being made.
@@ -122,7 +122,7 @@ class Store(Protocol):
         ...
 
     async def delete(self, key: str) -> bool:
-        """Free one entry now. True if there was one. Not a purge: what is in flight is not covered."""
+        """Free one entry now. True if there was one. Does not cover what is in flight: purge does."""
         ...
 
     async def purge(self, purge: Purge) -> Purged:

@@ -66,7 +66,7 @@ class Call(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Fingerprint(msgspec.Struct, frozen=True, kw_only=True):
-    """Where an answer is found again. Hex digits are 64; `scope` is empty without a semantic tier."""
+    """Where an answer is found again. 64 hex digits each; `scope` may be empty (exact only)."""
 
     key: str
     scope: str

@@ -12,11 +12,7 @@ Fold = Literal["trim", "line_endings", "unicode", "collapse_spaces", "casefold"]
 Ratio = Annotated[float, Meta(ge=0, le=1)]
 
 
-class _Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    pass
-
-
-class Timeout(_Config):
+class Timeout(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Longest wait by phase. The defaults let reasoning models think."""
 
     connect: Duration = Duration(5)
@@ -26,7 +22,7 @@ class Timeout(_Config):
     total: Duration = Duration(600)
 
 
-class KVCache(_Config):
+class KVCache(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Pages of the engine's KV cache."""
 
     dtype: Literal["int8", "bf16", "fp32"] = "int8"
@@ -34,7 +30,7 @@ class KVCache(_Config):
     memory: Bytes = Bytes(256 * 2**20)
 
 
-class Engine(_Config):
+class Engine(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The bundled engine, in a process of its own."""
 
     model: str
@@ -51,7 +47,7 @@ class Engine(_Config):
     """CPU threads; 0 takes all cores."""
 
 
-class Upstream(_Config):
+class Upstream(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Where misses go: `base_url` of any OpenAI-compatible server, or `engine`."""
 
     base_url: str | None = None
@@ -76,7 +72,7 @@ class Upstream(_Config):
             raise ValueError("`credential: own` needs `api_key`")
 
 
-class Semantic(_Config):
+class Semantic(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Answers by meaning. `{}` takes all defaults."""
 
     profile: Literal["strict", "balanced", "intent"] = "strict"
@@ -87,8 +83,8 @@ class Semantic(_Config):
     """A later embedding or search is a miss."""
 
 
-class TagRule(_Config):
-    """Where a request names what its answer depends on: a header, or a pattern over its messages."""
+class TagRule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Where a request names what its answer depends on: a header, or a pattern in its messages."""
 
     header: str | None = None
     prefix: str = ""
@@ -104,14 +100,14 @@ class TagRule(_Config):
             raise ValueError("`pattern` and `tag` belong together")
 
 
-class Policy(_Config):
+class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How answers are kept and when they may be used again."""
 
     ttl: Duration = Duration(3600)
     max_ttl: Duration = Duration(30 * 86400)
     """Cap of what a request may ask for."""
     jitter: Ratio = 0.05
-    """Share of the TTL by which entries expire earlier, spread so that they do not expire at once."""
+    """Share of the TTL by which entries expire earlier, so that they do not expire all at once."""
     stale_while_revalidate: Duration = Duration(0)
     stale_if_error: Duration = Duration(0)
     share: Share = "credential"
@@ -125,7 +121,7 @@ class Policy(_Config):
     """A larger answer is passed through and not stored."""
 
 
-class Match(_Config):
+class Match(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Which requests a route takes: all given parts must hold; `*` and `?` are wildcards."""
 
     model: str | tuple[str, ...] | None = None
@@ -134,20 +130,20 @@ class Match(_Config):
     tenant: str | None = None
 
 
-class CacheUse(_Config):
+class CacheUse(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The long form of a route's `cache`. `shadow`: look up and report, but never serve."""
 
     policy: str
     mode: Literal["serve", "shadow"] = "serve"
 
 
-class ModelRewrite(_Config):
+class ModelRewrite(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The model name that the upstream is asked for."""
 
     rewrite: str
 
 
-class Route(_Config):
+class Route(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """First match wins. `to` is one upstream, or several in order of preference."""
 
     to: str | tuple[str, ...]
@@ -158,7 +154,7 @@ class Route(_Config):
     retries: Annotated[int, Meta(ge=0, le=10)] = 2
 
 
-class Admin(_Config):
+class Admin(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The admin listener, apart from the data port."""
 
     listen: str = "127.0.0.1:8081"
@@ -167,7 +163,7 @@ class Admin(_Config):
     """Names that the admin port may be called by, beside loopback."""
 
 
-class Store(_Config):
+class Store(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """`path` and `memory`: SQLite with a memory tier; `memory` alone: gone with the process."""
 
     path: str | None = None
@@ -175,14 +171,14 @@ class Store(_Config):
     disk: Bytes = Bytes(8 * 2**30)
 
 
-class Embedder(_Config):
+class Embedder(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What makes embeddings: a path, or `package:NAME` for an installed package with the model."""
 
     model: str
     threads: Annotated[int, Meta(ge=1)] = 1
 
 
-class Tenants(_Config):
+class Tenants(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Keys of the proxy's own. Absent: each credential is a tenant of its own."""
 
     keys: dict[Secret, str] = {}
@@ -190,14 +186,14 @@ class Tenants(_Config):
     """Serve requests without a known key, as the tenant `anonymous`."""
 
 
-class Limits(_Config):
+class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What a request may weigh."""
 
     body: Bytes = Bytes(32 * 2**20)
     headers: Bytes = Bytes(64 * 2**10)
 
 
-class Config(_Config):
+class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A whole config file."""
 
     listen: str = "127.0.0.1:8080"

@@ -17,7 +17,7 @@ class RejoinderError(Exception):
 
 
 class ConfigError(RejoinderError):
-    """A config that cannot work. `problems` are complete lines: `file:line: path: what is wrong`."""
+    """A config that cannot work. `problems` are whole lines: `file:line: path: what is wrong`."""
 
     def __init__(self, problems: list[str]) -> None:
         super().__init__("\n".join(problems))
@@ -47,7 +47,7 @@ class ClientError(RejoinderError):
 
 
 class UpstreamError(RejoinderError):
-    """No usable answer from an upstream. `upstream` is its name in the config; no secrets inside."""
+    """No usable answer from an upstream. `upstream` is its name in the config. No secrets."""
 
     def __init__(self, message: str, *, upstream: str) -> None:
         super().__init__(message)

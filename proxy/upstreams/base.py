@@ -7,7 +7,7 @@ import msgspec
 
 
 class UpstreamRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """What is sent. Headers are final but for the upstream's own credential and the connection's."""
+    """What is sent. Headers are final but for the upstream's own credential."""
 
     request_id: str
     method: str
@@ -51,8 +51,9 @@ class Upstream(Protocol):
 
     @property
     def identity(self) -> str:
-        """What of this upstream belongs to the cache key: its name; for the engine also the digest
-        of weights, chat template and KV mode, so that another model under one name never answers."""
+        """What of this upstream belongs to the cache key: its name; for the engine also the
+        digest of weights, chat template and KV mode, so that another model under one name never
+        answers."""
         ...
 
     @property
@@ -61,8 +62,8 @@ class Upstream(Protocol):
         ...
 
     async def send(self, request: UpstreamRequest) -> UpstreamResponse:
-        """Send and wait for the headers. Any status is a response; raises `UpstreamError` when there
-        is none. Cancelling it closes the connection."""
+        """Send and wait for the headers. Any status is a response; raises `UpstreamError` when
+        there is none. Cancelling it closes the connection."""
         ...
 
     async def state(self) -> str:
