@@ -64,5 +64,6 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
             + len(self.embedding)
             + 2 * len(self.prompt)
             + sum(map(len, self.tags))
+            + 56 * len(self.tags)
             + 1024
         )

@@ -2,7 +2,7 @@
 
 IndexFault
 ├── StoreFault           the store cannot be read or written; the proxy treats it as a miss
-│   └── StoreUnusable    found at start: unwritable path, newer format; `serve` refuses to start
+│   └── StoreUnusable    found at start: unwritable path, newer format; `serve` refuses
 ├── EmbedderFault        no embedding in time; the proxy treats it as a miss
 └── InvalidTag           a tag outside the grammar; the caller answers 400
 """

@@ -3,12 +3,17 @@
 Contract of purges (one suite in `tests/index/` runs over every store):
 
 - The store has one counter S of purges. A purge sets S := S + 1 and last_purge[tag] := S at once.
-- A request takes a `Snapshot` (from `get`) before it is forwarded; its entry carries it.
+- A request takes a `Snapshot` (from `get` or `snapshot`) before it is forwarded; its entry carries
+  it.
 - An entry is valid only while it has the store's generation and last_purge[tag] <= its sequence for
   each of its tags, and for the two tags that every entry has without naming them: `key:<its key>`
-  and `ALL`. So a purge costs the same however much it covers, and it covers what is still being made.
+  and `ALL`. So a purge costs the same however much it covers, and covers what is still being made.
 - When `purge` has returned, no `get` that starts later, in any process that shares the store,
   returns an entry that the purge covers.
+- A soft purge counts in S too. It leaves what is stored as stale, and what was being made when it
+  came is not stored at all.
+
+No method reads a clock: the caller passes `now` (Unix seconds).
 """
 
 from collections.abc import Sequence
@@ -26,8 +31,10 @@ class Lookup(msgspec.Struct, frozen=True, kw_only=True):
     """What the store knows of a key.
 
     `entry` is None when there is none, or none that may still be used; `reason` then says which.
+    An entry past `expires_at` but not past `keep_until` is returned: freshness is the caller's.
     `soft_purged`: the entry may only be served where the policy allows stale answers.
     `snapshot` is what an entry made after this lookup has to carry.
+    `tags`: with `lacks_tag`, those of the entry that is there; the new one carries the union.
     """
 
     snapshot: Snapshot
@@ -36,6 +43,7 @@ class Lookup(msgspec.Struct, frozen=True, kw_only=True):
     reason: str = "absent"
     """`fresh` | `soft_purged` | `absent` | `purged` | `expired` (past keep_until) | `lacks_tag` |
     `store_fault`."""
+    tags: tuple[str, ...] = ()
 
 
 class Purge(msgspec.Struct, frozen=True, kw_only=True):
@@ -60,7 +68,7 @@ class Purged(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Filter(msgspec.Struct, frozen=True, kw_only=True):
-    """Which entries `scan` shows: all given parts must hold. `text` is a substring of the prompt."""
+    """Which entries `scan` shows: all given parts must hold. `text` is a part of the prompt."""
 
     tag: str | None = None
     model: str | None = None
@@ -79,6 +87,9 @@ class Page(msgspec.Struct, frozen=True, kw_only=True):
 class Changes(msgspec.Struct, frozen=True, kw_only=True):
     """What happened since a cursor: the feed that keeps each worker's vector index in step.
 
+    Apply `deleted` before `put`. A put of a key that is known replaces it; purged entries stay in
+    the feed until they are freed (`get` refuses them). `cursor` is opaque but for 0, the beginning;
+    the same cursor as before means that there is nothing more.
     `reset`: too much happened, or the store began anew; forget everything and start at cursor 0.
     """
 
@@ -117,15 +128,20 @@ class Store(Protocol):
         """Look a key up. An entry that lacks one of `tags` is not returned (`lacks_tag`)."""
         ...
 
+    async def snapshot(self) -> Snapshot:
+        """The state of purges now, for a request that does not read but may write."""
+        ...
+
     async def put(self, entry: Entry) -> Stored | NotStored:
         """Store an entry, unless one of its tags was purged after its snapshot was taken."""
         ...
 
     async def delete(self, key: str) -> bool:
-        """Free one entry now. True if there was one. Does not cover what is in flight: purge does."""
+        """Free one entry now; True if there was one. Unlike a purge, this does not cover what is
+        still being made."""
         ...
 
-    async def purge(self, purge: Purge) -> Purged:
+    async def purge(self, purge: Purge, *, now: float) -> Purged:
         """Purge; durable when it returns. A dry run counts exactly and changes nothing."""
         ...
 
