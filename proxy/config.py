@@ -1,46 +1,68 @@
-"""The config as types; `proxy.configfile` reads it from YAML. Units and defaults stand here."""
+"""The config as types; `proxy.configfile` reads it from YAML.
 
-from typing import Annotated, Literal
+Units and defaults stand here. The docstrings of classes and fields are the config's reference: the
+JSON Schema carries them (`rejoinder schema`).
+"""
+
+from typing import Annotated, Literal, TypeVar
 
 import msgspec
 from msgspec import Meta
 
 from proxy.units import Bytes, Duration, Secret
 
+T = TypeVar("T")
+
 Share = Literal["credential", "tenant", "everyone"]
 Fold = Literal["trim", "line_endings", "unicode", "collapse_spaces", "casefold"]
 Ratio = Annotated[float, Meta(ge=0, le=1)]
 
 
+def _default(value: T) -> T:
+    """A default that msgspec's schema cannot show by itself; `proxy.configschema` shows it."""
+    return msgspec.field(default_factory=lambda: value)
+
+
 class Timeout(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Longest wait by phase. The defaults let reasoning models think."""
 
-    connect: Duration = Duration(5)
-    first_byte: Duration = Duration(120)
-    idle: Duration = Duration(60)
+    connect: Duration = _default(Duration(5))
+    """Until the connection stands, TLS included."""
+    first_byte: Duration = _default(Duration(120))
+    """From the request's last byte to the answer's first."""
+    idle: Duration = _default(Duration(60))
     """Between two pieces of an answer."""
-    total: Duration = Duration(600)
+    total: Duration = _default(Duration(600))
+    """From the beginning to the answer's last byte."""
 
 
 class KVCache(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Pages of the engine's KV cache."""
 
     dtype: Literal["int8", "bf16", "fp32"] = "int8"
+    """How keys and values are kept."""
     page_tokens: Literal[16, 32, 64] = 32
-    memory: Bytes = Bytes(256 * 2**20)
+    """Tokens in a page."""
+    memory: Bytes = _default(Bytes(256 * 2**20))
+    """What all pages together take."""
 
 
 class Engine(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The bundled engine, in a process of its own."""
 
     model: str
-    """A path, or `package:NAME` for an installed package that carries the model."""
+    """A path (relative ones count from the current folder), or `package:NAME` for an installed
+    package that carries the model."""
     model_id: str = ""
     """The id in `/v1/models` and in answers; by default made from the model's own name."""
     device: Literal["auto", "cpu", "cuda"] = "auto"
+    """Where it computes; `auto` takes a GPU if there is one."""
     weights: Literal["auto", "fp32", "bf16"] = "auto"
-    kv_cache: KVCache = KVCache()
+    """How weights are kept; `auto` takes what the device is fast with."""
+    kv_cache: KVCache = _default(KVCache())
+    """Pages of the KV cache."""
     max_context: Annotated[int, Meta(ge=16)] = 8192
+    """Tokens of prompt and answer together; the model's own limit also holds."""
     max_batch: Annotated[int, Meta(ge=1, le=1024)] = 32
     """Sequences in one running batch."""
     threads: Annotated[int, Meta(ge=0)] = 0
@@ -51,15 +73,24 @@ class Upstream(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """Where misses go: `base_url` of any OpenAI-compatible server, or `engine`."""
 
     base_url: str | None = None
+    """With or without `/v1`, as the server's own documentation gives it."""
     engine: Engine | None = None
+    """The bundled engine instead of a server."""
     credential: Literal["passthrough", "own"] = "passthrough"
-    """`passthrough`: the client's own Authorization; `own`: `api_key` of this file."""
-    api_key: Secret = Secret()
+    """`passthrough`: the client's own key goes upstream (none does where the config has `tenants`,
+    whose keys are the proxy's); `own`: `api_key` of this file."""
+    api_key: Secret = _default(Secret())
+    """The key for `credential: own`."""
     auth: Literal["bearer", "api-key"] = "bearer"
-    query: dict[str, str] = {}
-    headers: dict[str, str] = {}
-    timeout: Timeout = Timeout()
+    """The header that carries the key: `Authorization: Bearer`, or `api-key` as Azure wants it."""
+    query: dict[str, Secret] = {}
+    """Added to the query string of each request, such as Azure's `api-version`."""
+    headers: dict[str, Secret] = {}
+    """Added to each request."""
+    timeout: Timeout = _default(Timeout())
+    """Longest wait by phase."""
     max_connections: Annotated[int, Meta(ge=1)] = 200
+    """Open connections at most."""
     stream_usage: bool = True
     """Ask for usage at the end of streams (`stream_options.include_usage`)."""
 
@@ -76,10 +107,12 @@ class Semantic(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """Answers by meaning. `{}` takes all defaults."""
 
     profile: Literal["strict", "balanced", "intent"] = "strict"
+    """How much two questions may differ and still share an answer."""
     threshold: Ratio | None = None
     """Least cosine similarity; by default the embedder's and profile's own."""
     candidates: Annotated[int, Meta(ge=1, le=64)] = 8
-    deadline: Duration = Duration(0.25)
+    """Nearest entries that are judged, one after the other."""
+    deadline: Duration = _default(Duration(0.25))
     """A later embedding or search is a miss."""
 
 
@@ -87,9 +120,11 @@ class TagRule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     """Where a request names what its answer depends on: a header, or a pattern in its messages."""
 
     header: str | None = None
+    """Name of a header whose values, separated by commas, are tags."""
     prefix: str = ""
     """Put before each value of the header."""
     pattern: str | None = None
+    """Regular expression (Python's `re`), searched in user, system and tool messages."""
     tag: str | None = None
     r"""Made from a match of `pattern`; `\1` is its first group."""
 
@@ -103,62 +138,82 @@ class TagRule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How answers are kept and when they may be used again."""
 
-    ttl: Duration = Duration(3600)
-    max_ttl: Duration = Duration(30 * 86400)
+    ttl: Duration = _default(Duration(3600))
+    """How long an answer is fresh, where the request does not say."""
+    max_ttl: Duration = _default(Duration(30 * 86400))
     """Cap of what a request may ask for."""
     jitter: Ratio = 0.05
     """Share of the TTL by which entries expire earlier, so that they do not expire all at once."""
-    stale_while_revalidate: Duration = Duration(0)
-    stale_if_error: Duration = Duration(0)
+    stale_while_revalidate: Duration = _default(Duration(0))
+    """How long after that an answer is still given while a new one is made behind it."""
+    stale_if_error: Duration = _default(Duration(0))
+    """How long after that an answer is still given when the upstream fails."""
     share: Share = "credential"
     """Who may be answered from an entry: the same credential, the same tenant, everyone."""
     normalize: tuple[Fold, ...] = ()
+    """Differences in the text of user and system messages that do not make another request."""
     semantic: Semantic | None = None
+    """Answers by meaning; absent: exact requests only, `{}`: all defaults."""
     tags: tuple[TagRule, ...] = ()
+    """Where requests name what their answers depend on, beside `X-Cache-Tags`."""
     on_disconnect: Literal["cancel", "finish"] = "cancel"
     """When every client has left: stop the upstream, or finish into the cache."""
-    max_entry: Bytes = Bytes(8 * 2**20)
+    max_entry: Bytes = _default(Bytes(8 * 2**20))
     """A larger answer is passed through and not stored."""
 
 
 class Match(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Which requests a route takes: all given parts must hold; `*` and `?` are wildcards."""
+    """Which requests a route takes: all given parts must hold. `*` stands for any text, slashes
+    too, and `?` for one character."""
 
     model: str | tuple[str, ...] | None = None
+    """Pattern of the model's name, aliases resolved; of several, one must fit."""
     path: str | None = None
+    """Pattern of the path, from `/v1/` on."""
     header: dict[str, str] = {}
+    """Patterns of headers' values; all must fit."""
     tenant: str | None = None
+    """Pattern of the tenant's name."""
 
 
 class CacheUse(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The long form of a route's `cache`. `shadow`: look up and report, but never serve."""
+    """The long form of a route's `cache`."""
 
     policy: str
+    """Name of a policy."""
     mode: Literal["serve", "shadow"] = "serve"
+    """`shadow`: look up, store and report, but never answer from the cache."""
 
 
 class ModelRewrite(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The model name that the upstream is asked for."""
+    """Another model name for the upstream."""
 
     rewrite: str
+    """The model that the upstream is asked for."""
 
 
 class Route(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """First match wins. `to` is one upstream, or several in order of preference."""
+    """What happens to the requests that match. The first route that matches counts."""
 
     to: str | tuple[str, ...]
+    """One upstream, or several in order of preference."""
     match: Match = Match()
+    """Which requests it takes; `{}` takes all."""
     cache: str | CacheUse = "none"
     """Name of a policy, or `none`."""
     model: ModelRewrite | None = None
+    """Ask the upstream for another model."""
     retries: Annotated[int, Meta(ge=0, le=10)] = 2
+    """Further attempts after the first, before the client has got a byte."""
 
 
 class Admin(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The admin listener, apart from the data port."""
 
     listen: str = "127.0.0.1:8081"
-    token: Secret = Secret()
+    """`HOST:PORT`, `[IPv6]:PORT` or `unix:/path`."""
+    token: Secret = _default(Secret())
+    """Needed in `Authorization: Bearer`; must be set off loopback."""
     hosts: tuple[str, ...] = ()
     """Names that the admin port may be called by, beside loopback."""
 
@@ -167,21 +222,28 @@ class Store(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """`path` and `memory`: SQLite with a memory tier; `memory` alone: gone with the process."""
 
     path: str | None = None
-    memory: Bytes = Bytes(64 * 2**20)
-    disk: Bytes = Bytes(8 * 2**30)
+    """The SQLite file; a relative path counts from the current folder."""
+    memory: Bytes = _default(Bytes(64 * 2**20))
+    """What the memory tier may take."""
+    disk: Bytes = _default(Bytes(8 * 2**30))
+    """What the file may take."""
 
 
 class Embedder(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What makes embeddings: a path, or `package:NAME` for an installed package with the model."""
+    """What makes embeddings, for answers by meaning."""
 
     model: str
+    """A path (relative ones count from the current folder), or `package:NAME` for an installed
+    package that carries the model."""
     threads: Annotated[int, Meta(ge=1)] = 1
+    """CPU threads."""
 
 
 class Tenants(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Keys of the proxy's own. Absent: each credential is a tenant of its own."""
 
     keys: dict[Secret, str] = {}
+    """Key: name of the tenant. Several keys may have one tenant."""
     anonymous: bool = False
     """Serve requests without a known key, as the tenant `anonymous`."""
 
@@ -189,22 +251,34 @@ class Tenants(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What a request may weigh."""
 
-    body: Bytes = Bytes(32 * 2**20)
-    headers: Bytes = Bytes(64 * 2**10)
+    body: Bytes = _default(Bytes(32 * 2**20))
+    """A larger body is refused with 413."""
+    headers: Bytes = _default(Bytes(64 * 2**10))
+    """All headers together."""
 
 
 class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A whole config file."""
 
     listen: str = "127.0.0.1:8080"
+    """The data port: `HOST:PORT`, `[IPv6]:PORT` or `unix:/path`."""
     upstreams: dict[str, Upstream]
+    """Where misses go, by name."""
     routes: tuple[Route, ...]
-    admin: Admin = Admin()
-    store: Store = Store()
+    """What happens to each request; the first that matches counts."""
+    admin: Admin = _default(Admin())
+    """The admin port."""
+    store: Store = _default(Store())
+    """Where answers are kept."""
     embedder: Embedder | None = None
+    """What makes embeddings; needed for policies with `semantic`."""
     tenants: Tenants | None = None
+    """Keys of the proxy's own. Absent: each credential is a tenant of its own."""
     aliases: dict[str, str] = {}
+    """Other names for models: a request for the first asks for the second."""
     policies: dict[str, Policy] = {}
-    limits: Limits = Limits()
-    drain: Duration = Duration(30)
+    """How answers are kept and used again, by name."""
+    limits: Limits = _default(Limits())
+    """What a request may weigh."""
+    drain: Duration = _default(Duration(30))
     """After SIGTERM: how long requests in flight may go on."""

@@ -1,5 +1,6 @@
 """Durations, sizes and secrets as they are written in the config."""
 
+import math
 import re
 from typing import Any
 
@@ -17,13 +18,22 @@ class Duration(float):
 
     @classmethod
     def parse(cls, value: object) -> "Duration":
-        """Raises ValueError with a message for the user."""
-        if isinstance(value, (int, float)) and not isinstance(value, bool) and value >= 0:
-            return cls(value)
-        match = _DURATION.fullmatch(value.strip()) if isinstance(value, str) else None
-        if match is None:
-            raise ValueError(f"{value!r} is not a duration; write 250ms, 10s, 5m, 1h or 2d")
-        return cls(float(match[1]) * _SECONDS[match[2]])
+        """Raises ValueError with a message for the user, which does not repeat the value."""
+        if isinstance(value, (int, float)) and not isinstance(value, bool):
+            if value >= 0 and math.isfinite(value):
+                return cls(value)
+        elif isinstance(value, str) and (match := _DURATION.fullmatch(value.strip())):
+            return cls(float(match[1]) * _SECONDS[match[2]])
+        raise ValueError("expected a duration such as 250ms, 10s, 5m, 1h or 2d")
+
+    def __str__(self) -> str:
+        """As it is written: the largest unit that divides it."""
+        if not self:
+            return "0s"
+        for unit, seconds in (("d", 86400), ("h", 3600), ("m", 60), ("s", 1)):
+            if self % seconds == 0:
+                return f"{self / seconds:.0f}{unit}"
+        return f"{self * 1000:g}ms"
 
 
 class Bytes(int):
@@ -31,13 +41,20 @@ class Bytes(int):
 
     @classmethod
     def parse(cls, value: object) -> "Bytes":
-        """Raises ValueError with a message for the user."""
-        if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
-            return cls(value)
-        match = _SIZE.fullmatch(value.strip()) if isinstance(value, str) else None
-        if match is None:
-            raise ValueError(f"{value!r} is not a size; write 64KiB, 256MiB or 8GiB")
-        return cls(float(match[1]) * _BYTES[match[2]])
+        """Raises ValueError with a message for the user, which does not repeat the value."""
+        if isinstance(value, int) and not isinstance(value, bool):
+            if value >= 0:
+                return cls(value)
+        elif isinstance(value, str) and (match := _SIZE.fullmatch(value.strip())):
+            return cls(float(match[1]) * _BYTES[match[2]])
+        raise ValueError("expected a size such as 64KiB, 256MiB or 8GiB")
+
+    def __str__(self) -> str:
+        """As it is written: the largest unit that divides it."""
+        for unit, size in (("TiB", 2**40), ("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10)):
+            if self and self % size == 0:
+                return f"{int(self) // size}{unit}"
+        return f"{int(self)}B"
 
 
 class Secret(str):
@@ -53,8 +70,10 @@ def from_config(kind: type, value: object) -> Any:
     """msgspec `dec_hook` for the types of this file."""
     if kind is Duration or kind is Bytes:
         return kind.parse(value)
-    if kind is Secret and isinstance(value, str):
-        return Secret(value)
+    if kind is Secret:
+        if isinstance(value, str):
+            return Secret(value)
+        raise ValueError("expected text")
     raise NotImplementedError(kind)
 
 
@@ -71,11 +90,9 @@ def schema_of(kind: type) -> dict[str, Any]:
 
 
 def to_config(value: object) -> Any:
-    """msgspec `enc_hook` of the config dump: secrets masked."""
+    """msgspec `enc_hook` of the config dump: secrets masked, units as they are written."""
     if isinstance(value, Secret):
         return "***" if value else ""
-    if isinstance(value, Duration):
-        return float(value)
-    if isinstance(value, Bytes):
-        return int(value)
+    if isinstance(value, (Duration, Bytes)):
+        return str(value)
     raise NotImplementedError(type(value))

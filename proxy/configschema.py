@@ -1,0 +1,72 @@
+"""The config to the outside: its JSON Schema, and a config written out without its secrets."""
+
+import ast
+import inspect
+import itertools
+from typing import Any
+
+import msgspec
+
+from proxy import config
+from proxy.units import Secret, schema_of, to_config
+
+_DIALECT = "https://json-schema.org/draft/2020-12/schema"
+
+
+def schema() -> bytes:
+    """JSON Schema of the config file, each key with its meaning, unit and default."""
+    document: dict[str, Any] = {
+        "$schema": _DIALECT,
+        "title": "Rejoinder config",
+        **msgspec.json.schema(config.Config, schema_hook=schema_of),
+    }
+    documentation = _field_docs()
+    for name, definition in document["$defs"].items():
+        kind = getattr(config, name)
+        for field in msgspec.structs.fields(kind):
+            shown = definition["properties"][field.encode_name]
+            _describe(shown, documentation[name].get(field.name, ""))
+            if field.default_factory is not msgspec.NODEFAULT:
+                shown["default"] = msgspec.to_builtins(field.default_factory(), enc_hook=to_config)
+    return msgspec.json.format(msgspec.json.encode(document), indent=2)
+
+
+def dump(value: config.Config) -> bytes:
+    """The config as JSON with all defaults; secrets are `***`, and so are tenants' keys."""
+    shown = msgspec.to_builtins(_without_keys(value), enc_hook=to_config)
+    return msgspec.json.format(msgspec.json.encode(shown), indent=2)
+
+
+def _without_keys(value: config.Config) -> config.Config:
+    """Keys of a dict pass by `enc_hook`, and masked they would fall together: number them."""
+    if value.tenants is None:
+        return value
+    names = value.tenants.keys.values()
+    keys = {Secret(f"*** ({n})"): name for n, name in enumerate(names, start=1)}
+    return msgspec.structs.replace(value, tenants=msgspec.structs.replace(value.tenants, keys=keys))
+
+
+def _describe(shown: dict[str, Any], documentation: str) -> None:
+    """Put the key's own words before those of its type, which name the unit."""
+    of_type = shown.get("description", "")
+    words = " ".join(f"{documentation} {of_type}".split())
+    if words:
+        shown["description"] = words
+
+
+def _field_docs() -> dict[str, dict[str, str]]:
+    """The docstrings that stand under the fields in the source, by class and field."""
+    module = ast.parse(inspect.getsource(config))
+    return {
+        node.name: _docs_of(node.body) for node in module.body if isinstance(node, ast.ClassDef)
+    }
+
+
+def _docs_of(body: list[ast.stmt]) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for field, text in itertools.pairwise(body):
+        if not isinstance(field, ast.AnnAssign) or not isinstance(field.target, ast.Name):
+            continue
+        if isinstance(text, ast.Expr) and isinstance(text.value, ast.Constant):
+            found[field.target.id] = str(text.value.value)
+    return found
