@@ -1,0 +1,82 @@
+"""Key and scope of a request.
+
+A digest is SHA-256 over length-prefixed parts with a domain and a version, among them a secret of
+the store, so that a key shown in a header tells a stranger nothing. The parts:
+
+    domain and version, secret of the store,
+    share of the policy and whom it names, policy, folds,
+    identity of the route's first upstream, surface, query string, counted request headers,
+    namespace,
+    canonical request (with the model that the upstream is asked for)
+
+The scope has the same parts, but with a marker in the place of the last user text.
+"""
+
+import hashlib
+from collections.abc import Sequence
+
+from proxy import canonical
+from proxy.call import Call, Caller, Fingerprint
+from proxy.config import Policy, Share
+from proxy.conversation import last_user_text, with_last_user_text
+from proxy.headers import counted
+from proxy.normalize import normalize
+
+_KEY = b"rejoinder key 1"
+_SCOPE = b"rejoinder scope 1"
+
+
+def fingerprint(
+    call: Call,
+    *,
+    secret: bytes,
+    upstream: str,
+    model: str,
+    policy_name: str,
+    policy: Policy,
+    semantic: bool,
+) -> Fingerprint:
+    """`upstream` is the identity of the route's first one, `model` what it is asked for.
+
+    `scope` is empty unless `semantic`, and where there is no last user text. The prompt is the
+    original text, as the canonical request may be folded.
+    """
+    counts = canonical.effective(call.surface, call.fields, model=model)
+    counts = normalize(call.surface, counts, policy.normalize)
+    text = canonical.encode(counts)
+    parts = [
+        secret,
+        *_holder(policy.share, call.caller),
+        policy_name.encode(),
+        ",".join(sorted(policy.normalize)).encode(),
+        upstream.encode(),
+        call.surface.value.encode(),
+        call.query,
+        call.directives.namespace.encode("utf-8", "surrogatepass"),
+    ]
+    for header in counted(call.headers):
+        parts += header
+    key = _digest(_KEY, parts, text)
+    prompt = last_user_text(call.surface, call.fields) if semantic else None
+    if prompt is None:
+        return Fingerprint(key=key, scope="", prompt="", canonical=text)
+    around = canonical.encode(with_last_user_text(call.surface, counts, ""))
+    scope = _digest(_SCOPE, parts, around)
+    return Fingerprint(key=key, scope=scope, prompt=prompt, canonical=text)
+
+
+def _holder(share: Share, caller: Caller) -> tuple[bytes, bytes, bytes]:
+    """Who may be answered from the entry."""
+    if share == "everyone":
+        return b"everyone", b"", b""
+    if share == "tenant":
+        return b"tenant", caller.tenant.encode(), b""
+    return b"credential", caller.tenant.encode(), caller.credential_id.encode()
+
+
+def _digest(domain: bytes, parts: Sequence[bytes], text: bytes) -> str:
+    """64 hex digits. The number of parts goes in too, since that of the headers varies."""
+    framed = [b"%b %d" % (domain, len(parts))]
+    for part in (*parts, text):
+        framed += b":%d:" % len(part), part
+    return hashlib.sha256(b"".join(framed)).hexdigest()

@@ -1,0 +1,141 @@
+"""Which headers go where. Names are in lower case, as ASGI gives them.
+
+Request headers, from the client to the upstream:
+
+- not forwarded: hop-by-hop ones and what `Connection` names; `Host`, `Content-Length` and `Expect`,
+  which belong to one hop; credentials (they travel apart, `UpstreamRequest.credential`); `Cookie`;
+  our own, to which `Cache-Control` and `Pragma` belong, since this cache is the one they speak to;
+  `x-stainless-*`, which describe a client's machine;
+- forwarded and in the key: everything else but the neutral ones, known to us or not;
+- neutral: forwarded, but of no consequence for the answer.
+
+Response headers, from the upstream to the client: `passed_on` for a live answer, `passed_through`
+on surfaces that are not cached; `recorded` is the short list of those that a replay may repeat.
+"""
+
+import hashlib
+
+from proxy.call import Headers
+from proxy.tenants import CREDENTIAL_HEADERS
+
+_HOP_BY_HOP = frozenset({
+    b"connection", b"keep-alive", b"te", b"trailer", b"transfer-encoding", b"upgrade",
+    b"proxy-connection", b"proxy-authenticate", b"proxy-authorization", b"http2-settings",
+    b"proxy-authentication-info",
+})  # fmt: skip
+_NOT_FORWARDED = _HOP_BY_HOP | {*CREDENTIAL_HEADERS} | {
+    b"host", b"content-length", b"expect", b"cookie", b"cache-control", b"pragma",
+    b"accept-encoding", b"via",
+}  # fmt: skip
+_NOT_FORWARDED_PREFIXES = (b"x-stainless-", b"x-cache-", b"x-rejoinder-", b"proxy-")
+_NEUTRAL = frozenset({
+    b"accept", b"user-agent", b"traceparent", b"tracestate", b"x-request-id", b"forwarded",
+})  # fmt: skip
+_NOT_COUNTED = _NOT_FORWARDED | _NEUTRAL
+_NOT_COUNTED_PREFIXES = (*_NOT_FORWARDED_PREFIXES, b"x-forwarded-")
+_PLAIN_JSON = frozenset({
+    b"application/json", b"application/json; charset=utf-8", b"application/json;charset=utf-8",
+})  # fmt: skip
+
+_NOT_PASSED_THROUGH = _HOP_BY_HOP | {
+    b"set-cookie", b"date", b"server", b"x-request-id", b"alt-svc", b"x-cache",
+}  # fmt: skip
+_NOT_PASSED_ON = _NOT_PASSED_THROUGH | {
+    b"content-type", b"content-length", b"content-encoding", b"cache-control", b"x-accel-buffering",
+    b"age",
+}  # fmt: skip
+_RECORDED = frozenset({b"content-language", b"openai-version", b"openai-model"})
+
+
+def counted(headers: Headers) -> Headers:
+    """What of a request's headers belongs to its key, sorted; order and case of names don't count.
+
+    A content type that says JSON counts as none: it is what every body was decoded as.
+    """
+    found = [
+        (name, value)
+        for name, value in headers
+        if name not in _NOT_COUNTED
+        and not name.startswith(_NOT_COUNTED_PREFIXES)
+        and not (name == b"content-type" and value.strip().lower() in _PLAIN_JSON)
+    ]
+    if not found:
+        return ()
+    named = _named_by_connection(headers)
+    return tuple(sorted(header for header in found if header[0] not in named))
+
+
+def forwarded(headers: Headers, *, via: bytes) -> Headers:
+    """The request headers for the upstream. `via` is our own token (`pseudonym`).
+
+    No compression is asked for: answers are read on their way.
+    """
+    named = _named_by_connection(headers)
+    kept = [
+        (name, value)
+        for name, value in headers
+        if name not in _NOT_FORWARDED
+        and not name.startswith(_NOT_FORWARDED_PREFIXES)
+        and name not in named
+    ]
+    hops = [value for name, value in headers if name == b"via"]
+    kept.append((b"via", b", ".join([*hops, b"1.1 " + via])))
+    kept.append((b"accept-encoding", b"identity"))
+    return tuple(kept)
+
+
+def passed_on(headers: Headers) -> Headers:
+    """The upstream's response headers for a client that waits for this very answer.
+
+    Not those that say how a body is framed, of which type it is, and whether it may be cached: the
+    reply has its own. Rate limits and `Retry-After` go through unchanged.
+    """
+    return _response(headers, without=_NOT_PASSED_ON)
+
+
+def passed_through(headers: Headers) -> Headers:
+    """The response headers of a surface that is not cached, whose body goes through as it is."""
+    return _response(headers, without=_NOT_PASSED_THROUGH)
+
+
+def recorded(headers: Headers) -> Headers:
+    """The response headers that are kept with an answer.
+
+    A list of what may stay, not of what may not: request ids, rate limits, dates, cookies, timings,
+    costs and names of organisations belong to one exchange, and new ones of their kind appear.
+    """
+    return tuple(header for header in headers if header[0] in _RECORDED)
+
+
+def pseudonym(secret: bytes) -> bytes:
+    """Our token for `Via`. All replicas of one store share it; two proxies in a row differ."""
+    return b"rejoinder-" + hashlib.sha256(b"via:" + secret).hexdigest()[:12].encode()
+
+
+def is_looping(headers: Headers, *, via: bytes) -> bool:
+    """Whether the request has been here before (RFC 9110, section 7.6.3)."""
+    return any(name == b"via" and via in value for name, value in headers)
+
+
+def _response(headers: Headers, *, without: frozenset[bytes]) -> Headers:
+    """Cookies end here, as none are ever sent upstream; our own request id takes the place of the
+    upstream's, which gets another name."""
+    named = _named_by_connection(headers)
+    kept = [
+        (name, value)
+        for name, value in headers
+        if name not in without
+        and not name.startswith(_NOT_FORWARDED_PREFIXES)
+        and name not in named
+    ]
+    kept += [
+        (b"x-upstream-request-id", value) for name, value in headers if name == b"x-request-id"
+    ]
+    return tuple(kept)
+
+
+def _named_by_connection(headers: Headers) -> frozenset[bytes]:
+    named = [value for name, value in headers if name == b"connection"]
+    if not named or named == [b"keep-alive"]:
+        return frozenset()
+    return frozenset(token.strip().lower() for value in named for token in value.split(b","))

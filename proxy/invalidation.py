@@ -1,0 +1,132 @@
+"""What an answer depends on: the tags of its request, of the policy's rules and of the upstream.
+
+An answer is kept with all of its tags or not at all: where they cannot be told, the result is
+`Untaggable`, with the reason.
+"""
+
+import time
+from collections.abc import Iterator, Sequence
+
+import msgspec
+import regex  # type: ignore[import-untyped]  # no stubs are published with it
+
+from index import tags
+from index.errors import InvalidTag
+from proxy.call import Call, Headers
+from proxy.config import TagRule
+from proxy.conversation import system_text, turns
+
+RULE_SECONDS = 0.1
+"""What the patterns of a policy may take on one request, all together (processor time). Their
+text comes from clients, and some patterns take exponential time on some texts."""
+
+_READERS = {
+    b"cache-tag": tags.parse,
+    b"surrogate-key": tags.parse_surrogate_keys,
+    b"cache-groups": tags.parse_cache_groups,
+}
+_SEARCHED = frozenset({"user", "system", "tool"})
+
+
+class Tagged(msgspec.Struct, frozen=True, kw_only=True):
+    """All tags, sorted, each once."""
+
+    tags: tuple[str, ...]
+
+
+class Untaggable(msgspec.Struct, frozen=True, kw_only=True):
+    """Not all tags are known. `reason`: `tag_invalid`, `tags_too_many`, `tag_rule_slow`."""
+
+    reason: str
+
+
+class TagRules:
+    """The tag rules of one policy, compiled. Has no state: safe to share."""
+
+    def __init__(self, rules: Sequence[TagRule]) -> None:
+        self._headers = tuple(
+            (rule.header.lower().encode("latin-1"), rule.prefix.encode())
+            for rule in rules
+            if rule.header is not None
+        )
+        self._patterns = tuple(
+            (regex.compile(rule.pattern), rule.tag) for rule in rules if rule.pattern is not None
+        )
+
+    def tags_of(self, call: Call) -> Tagged | Untaggable:
+        """The tags that the request names by itself, and those that the rules find in it."""
+        if not self._headers and not self._patterns:
+            return Tagged(tags=call.directives.tags)
+        try:
+            found: list[str | bytes] = [*self._in_headers(call.headers), *self._in_texts(call)]
+        except TimeoutError:
+            return Untaggable(reason="tag_rule_slow")
+        return _tagged(call.directives.tags, found)
+
+    def _in_headers(self, headers: Headers) -> Iterator[bytes]:
+        for wanted, prefix in self._headers:
+            for name, value in headers:
+                if name == wanted:
+                    members = (member.strip() for member in value.split(b","))
+                    yield from (prefix + member for member in members if member)
+
+    def _in_texts(self, call: Call) -> Iterator[str]:
+        if not self._patterns:
+            return
+        texts = tuple(_searched(call))
+        until = time.process_time() + RULE_SECONDS
+        for text in texts:
+            for pattern, tag in self._patterns:
+                left_s = max(until - time.process_time(), 0.001)
+                for match in pattern.finditer(text, timeout=left_s):
+                    yield match.expand(tag)
+
+
+def implicit_tags(call: Call, *, route: str, policy_name: str, model: str) -> tuple[str, ...]:
+    """What every answer to this request depends on. `model` is the one asked for; the one that
+    answered adds its own tag (`index.tags.model_tag`)."""
+    found = [
+        tags.route_tag(route),
+        tags.policy_tag(policy_name),
+        tags.tenant_tag(call.caller.tenant),
+        tags.model_tag(model),
+    ]
+    system = system_text(call.surface, call.fields)
+    if system:
+        found.append(tags.system_tag(system))
+    return tags.union(found)
+
+
+def response_tags(headers: Headers) -> Tagged | Untaggable:
+    """The tags that an upstream names in its answer: `Cache-Tag`, `Surrogate-Key`, and
+    `Cache-Groups` (RFC 9875)."""
+    found: list[str] = []
+    for name, value in headers:
+        if name in _READERS:
+            try:
+                found += _READERS[name](value)
+            except InvalidTag:
+                return Untaggable(reason="tag_invalid")
+    return _tagged((), found)
+
+
+def _searched(call: Call) -> Iterator[str]:
+    """The texts in which patterns look: of users, systems and tools, and what tools were called
+    with. Answers of assistants are left out: they name what they were made of no better than the
+    messages that they were made from."""
+    for turn in turns(call.surface, call.fields):
+        if turn.role in _SEARCHED:
+            yield from turn.texts
+        yield from turn.arguments
+
+
+def _tagged(known: Sequence[str], found: Sequence[str | bytes]) -> Tagged | Untaggable:
+    if not found:
+        return Tagged(tags=tuple(known))
+    try:
+        encoded = tags.union(known, (tags.encode(value) for value in found if value))
+    except InvalidTag:
+        return Untaggable(reason="tag_invalid")
+    if len(encoded) > tags.MAX_TAGS:
+        return Untaggable(reason="tags_too_many")
+    return Tagged(tags=encoded)
