@@ -1,0 +1,23 @@
+"""The text of one choice, as its tokens come."""
+
+from collections.abc import Sequence
+
+from engine.stops import Cut, StopMatcher
+from engine.tokenizer import Tokenizer
+
+
+class Answer:
+    """Bytes of tokens to whole characters to text that holds nothing of a stop string."""
+
+    def __init__(self, tokenizer: Tokenizer, stops: Sequence[str]) -> None:
+        self._characters = tokenizer.detokeniser()
+        self._stops = StopMatcher(stops)
+
+    def push(self, token_id: int) -> Cut:
+        """The text that can be shown now. After `stopped` nothing more is pushed."""
+        return self._stops.push(self._characters.push(token_id))
+
+    def close(self) -> str:
+        """What was held back, for an answer that no stop string ended."""
+        last = self._stops.push(self._characters.close())
+        return last.text if last.stopped else last.text + self._stops.close()

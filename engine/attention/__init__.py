@@ -1,0 +1,1 @@
+"""Attention over pages: one call a layer, behind which kernels can stand."""

@@ -1,0 +1,96 @@
+"""Attention in plain torch: right first. Other kernels are measured against it.
+
+Sequences with one query, the decodes, go together, padded to the longest; each prefill chunk goes
+by itself. Everything is computed in float32; with INT8 pages the scales fold into scores and
+probabilities.
+"""
+
+import itertools
+import math
+
+import torch
+from torch.nn.functional import scaled_dot_product_attention
+
+from engine.attention.spans import AttentionSpans
+from engine.pool import LayerPages
+
+
+def attend(queries: torch.Tensor, pages: LayerPages, spans: AttentionSpans) -> torch.Tensor:
+    """See `engine.attention.spans.Attend`."""
+    result = torch.empty_like(queries)
+    starts = spans.query_starts.tolist()
+    counts = [end - start for start, end in itertools.pairwise(starts)]
+    singles = [i for i, count in enumerate(counts) if count == 1]
+    if singles:
+        rows = [starts[i] for i in singles]
+        result[rows] = _decode(
+            queries[rows], pages, spans.page_tables[singles], spans.kv_lens[singles]
+        )
+    for i, count in enumerate(counts):
+        if count > 1:
+            rows_of = slice(starts[i], starts[i + 1])
+            result[rows_of] = _prefill(
+                queries[rows_of], pages, spans.page_tables[i], int(spans.kv_lens[i])
+            )
+    return result
+
+
+def _decode(
+    queries: torch.Tensor, pages: LayerPages, page_tables: torch.Tensor, kv_lens: torch.Tensor
+) -> torch.Tensor:
+    """`queries` [num_seqs, num_heads, head_dim], one of each sequence."""
+    num_seqs, num_heads, head_dim = queries.shape
+    num_kv_heads, page_tokens = pages.keys.shape[1:3]
+    num_pages = -(-int(kv_lens.max()) // page_tokens)
+    tables = page_tables[:, :num_pages].reshape(-1)
+    num_kv = num_pages * page_tokens
+    unused = torch.arange(num_kv) >= kv_lens[:, None, None, None]  # [num_seqs, 1, 1, num_kv]
+
+    def gathered(part: torch.Tensor) -> torch.Tensor:
+        """[num_pages_of_pool, num_kv_heads, ...] → [num_seqs, num_kv_heads, num_kv, ...]"""
+        taken = part.index_select(0, tables).view(num_seqs, num_pages, *part.shape[1:])
+        return taken.transpose(1, 2).reshape(num_seqs, num_kv_heads, num_kv, *part.shape[3:])
+
+    grouped = queries.view(num_seqs, num_kv_heads, num_heads // num_kv_heads, head_dim)
+    scores = (grouped / math.sqrt(head_dim)) @ gathered(pages.keys).float().mT
+    if pages.key_scales is not None:
+        scores *= gathered(pages.key_scales).float()[:, :, None]
+    weights = scores.masked_fill_(unused, -math.inf).softmax(dim=-1)
+    values = gathered(pages.values).float()
+    if pages.value_scales is None:
+        values = values.masked_fill(unused.view(num_seqs, 1, num_kv, 1), 0.0)
+    else:
+        # 0 * NaN is NaN: what lies behind the last token must not be multiplied.
+        weights *= gathered(pages.value_scales).float()[:, :, None].masked_fill(unused, 0.0)
+    return (weights @ values).view(num_seqs, num_heads, head_dim)
+
+
+def _prefill(
+    queries: torch.Tensor, pages: LayerPages, page_table: torch.Tensor, num_kv: int
+) -> torch.Tensor:
+    """`queries` [num_queries, num_heads, head_dim], the last of the sequence's `num_kv` tokens."""
+    num_queries, num_heads, head_dim = queries.shape
+    num_kv_heads = pages.keys.shape[1]
+    table = page_table[: -(-num_kv // pages.keys.shape[2])]
+
+    def gathered(part: torch.Tensor, scales: torch.Tensor | None) -> torch.Tensor:
+        """→ float32 [1, num_kv_heads, num_kv, head_dim], scales applied."""
+        vectors = part.index_select(0, table).transpose(0, 1).flatten(1, 2)[:, :num_kv].float()
+        if scales is not None:
+            factors = scales.index_select(0, table).transpose(0, 1).flatten(1, 2)[:, :num_kv]
+            vectors *= factors.float()[..., None]
+        return vectors[None]
+
+    first = num_kv - num_queries
+    seen = torch.ones(num_queries, num_kv, dtype=torch.bool).tril_(first)
+    group = num_heads // num_kv_heads
+    # All query heads of a KV head stand as rows below each other.
+    grouped = queries.view(num_queries, num_kv_heads, group, head_dim).permute(1, 2, 0, 3)
+    attended = scaled_dot_product_attention(
+        grouped.reshape(1, num_kv_heads, group * num_queries, head_dim),
+        gathered(pages.keys, pages.key_scales),
+        gathered(pages.values, pages.value_scales),
+        attn_mask=seen.repeat(group, 1),
+    )
+    by_head = attended.view(num_kv_heads, group, num_queries, head_dim)
+    return by_head.permute(2, 0, 1, 3).reshape(num_queries, num_heads, head_dim)

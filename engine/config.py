@@ -1,0 +1,28 @@
+"""What a worker process is started with."""
+
+from typing import Literal
+
+import msgspec
+
+KVDtype = Literal["int8", "bf16", "fp32"]
+WeightsDtype = Literal["auto", "fp32", "bf16"]
+
+
+class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """Sent to the worker as its first frame."""
+
+    model: str
+    """A path to a GGUF file, or `package:NAME`."""
+    weights: WeightsDtype = "auto"
+    """Type of the linear layers; `auto` measures which is faster here."""
+    kv_dtype: KVDtype = "int8"
+    page_tokens: int = 32
+    kv_memory_bytes: int = 256 * 2**20
+    max_context: int = 8192
+    """Tokens of prompt and answer together; the model's own limit and the memory cap it."""
+    max_batch: int = 32
+    """Sequences in one running batch."""
+    step_tokens: int = 256
+    """Tokens computed in one step: decodes first, the rest is prefill."""
+    threads: int = 0
+    """CPU threads; 0 takes all cores."""

@@ -1,0 +1,34 @@
+"""Errors of the engine.
+
+EngineError
+├── ModelUnusable     the model cannot be found, read or run; trying again does not help
+├── RequestRefused    the request can never be served; carries what OpenAI's error shape needs
+└── EngineDown        the process is not there: it died, was closed, or never became ready
+    └── EngineDied    it died while this request was in flight
+"""
+
+
+class EngineError(Exception):
+    """Root of everything that the engine raises on purpose."""
+
+
+class ModelUnusable(EngineError):
+    """Missing file, unknown architecture, or no room for a single page."""
+
+
+class RequestRefused(EngineError):
+    """`param` names the field at fault, `code` is OpenAI's machine-readable word, or None."""
+
+    def __init__(self, message: str, *, param: str | None = None, code: str | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.param = param
+        self.code = code
+
+
+class EngineDown(EngineError):
+    """Nothing was sent to the engine; another try later may succeed."""
+
+
+class EngineDied(EngineDown):
+    """The process ended in the middle of a request."""

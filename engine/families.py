@@ -1,0 +1,146 @@
+"""Models out of GGUF files, by architecture."""
+
+import time
+from collections.abc import Callable
+
+import torch
+
+from engine.attention.reference import attend
+from engine.config import WeightsDtype
+from engine.errors import ModelUnusable
+from engine.gguf import GGUFFile
+from engine.layers import Attention, DecoderLayer, GatedMLP, Linear, RMSNorm
+from engine.model import Model
+from engine.rope import Rope
+from engine.shape import ModelShape
+
+Progress = Callable[[float], None]
+"""Called with the share that is done, 0 … 1."""
+
+_PROBE_LAYERS = 4
+_PROBE_RUNS = 8
+
+
+def load_model(
+    file: GGUFFile, *, weights: WeightsDtype, max_positions: int, progress: Progress
+) -> Model:
+    """Reads all tensors. Raises ModelUnusable for what it does not know."""
+    if file.architecture != "llama":
+        raise ModelUnusable(f"architecture {file.architecture!r} is not supported; llama is")
+    if file.of_architecture("rope.scaling.type", "none") != "none":
+        raise ModelUnusable("scaled RoPE is not supported")
+    shape = _llama_shape(file, max_positions)
+    return _LlamaLoader(file, shape, weights).load(progress)
+
+
+def _llama_shape(file: GGUFFile, max_positions: int) -> ModelShape:
+    field = file.of_architecture
+    num_heads = int(field("attention.head_count"))
+    hidden_size = int(field("embedding_length"))
+    return ModelShape(
+        num_layers=int(field("block_count")),
+        num_heads=num_heads,
+        num_kv_heads=int(field("attention.head_count_kv", num_heads)),
+        head_dim=int(field("attention.key_length", hidden_size // num_heads)),
+        hidden_size=hidden_size,
+        intermediate_size=int(field("feed_forward_length")),
+        vocab_size=file.shape("token_embd.weight")[0],
+        norm_eps=float(field("attention.layer_norm_rms_epsilon")),
+        rope_base=float(field("rope.freq_base", 10000.0)),
+        max_positions=min(max_positions, int(field("context_length"))),
+    )
+
+
+class _LlamaLoader:
+    """Tensor names and layout of llama.cpp's `llama` architecture."""
+
+    def __init__(self, file: GGUFFile, shape: ModelShape, weights: WeightsDtype) -> None:
+        self._file = file
+        self._shape = shape
+        self._dtype = self._chosen(weights)
+
+    def load(self, progress: Progress) -> Model:
+        shape = self._shape
+        layers = []
+        for index in range(shape.num_layers):
+            layers.append(self._layer(f"blk.{index}"))
+            progress((index + 1) / (shape.num_layers + 2))
+        embedding = self._tensor("token_embd.weight").to(self._dtype)
+        tied = not self._file.has_tensor("output.weight")
+        return Model(
+            shape=shape,
+            embedding=embedding,
+            layers=layers,
+            norm=self._norm("output_norm.weight"),
+            head=Linear(embedding) if tied else self._linear("output.weight"),
+            rope=Rope(
+                head_dim=shape.head_dim,
+                base=shape.rope_base,
+                max_positions=shape.max_positions,
+            ),
+        )
+
+    def _layer(self, name: str) -> DecoderLayer:
+        shape = self._shape
+        return DecoderLayer(
+            attention_norm=self._norm(f"{name}.attn_norm.weight"),
+            attention=Attention(
+                qkv=Linear(self._qkv(name)),
+                output=self._linear(f"{name}.attn_output.weight"),
+                shape=shape,
+                attend=attend,
+            ),
+            mlp_norm=self._norm(f"{name}.ffn_norm.weight"),
+            mlp=GatedMLP(
+                gate_up=self._linear(f"{name}.ffn_gate.weight", f"{name}.ffn_up.weight"),
+                down=self._linear(f"{name}.ffn_down.weight"),
+            ),
+        )
+
+    def _qkv(self, name: str) -> torch.Tensor:
+        queries = _half_split(self._tensor(f"{name}.attn_q.weight"), self._shape.head_dim)
+        keys = _half_split(self._tensor(f"{name}.attn_k.weight"), self._shape.head_dim)
+        values = self._tensor(f"{name}.attn_v.weight")
+        return torch.cat((queries, keys, values)).to(self._dtype)
+
+    def _linear(self, *names: str) -> Linear:
+        """Several matrices of the same inputs become one."""
+        return Linear(torch.cat([self._tensor(name) for name in names]).to(self._dtype))
+
+    def _norm(self, name: str) -> RMSNorm:
+        return RMSNorm(self._tensor(name), self._shape.norm_eps)
+
+    def _tensor(self, name: str) -> torch.Tensor:
+        return torch.from_numpy(self._file.tensor(name))
+
+    def _chosen(self, weights: WeightsDtype) -> torch.dtype:
+        if weights == "fp32":
+            return torch.float32
+        if weights == "bf16":
+            return torch.bfloat16
+        names = [f"blk.{index}.ffn_down.weight" for index in range(_PROBE_LAYERS)]
+        return _faster_dtype([self._tensor(name) for name in names])
+
+
+def _half_split(weight: torch.Tensor, head_dim: int) -> torch.Tensor:
+    """llama.cpp orders the rows of a head for a RoPE of neighbouring pairs (0,1), (2,3) …; ours
+    pairs a channel with the one half a head away."""
+    rows, inputs = weight.shape
+    return weight.view(-1, head_dim // 2, 2, inputs).transpose(1, 2).reshape(rows, inputs)
+
+
+@torch.inference_mode()
+def _faster_dtype(matrices: list[torch.Tensor]) -> torch.dtype:
+    """Times one token through some of the model's own matrices: the best of several runs."""
+    best: dict[torch.dtype, float] = {}
+    for dtype in (torch.float32, torch.bfloat16):
+        layers = [Linear(matrix.to(dtype)) for matrix in matrices]
+        inputs = [torch.ones(1, matrix.shape[1]) for matrix in matrices]
+        runs = []
+        for _ in range(_PROBE_RUNS):
+            started = time.perf_counter()
+            for layer, values in zip(layers, inputs, strict=True):
+                layer(values)
+            runs.append(time.perf_counter() - started)
+        best[dtype] = min(runs)
+    return min(best, key=lambda dtype: best[dtype])

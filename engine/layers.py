@@ -1,0 +1,99 @@
+"""Parts of a decoder layer. Activations between parts are float32; a linear layer computes in the
+type of its weights."""
+
+import torch
+from torch.nn.functional import linear, rms_norm, silu
+
+from engine.attention.spans import Attend, AttentionSpans
+from engine.pool import LayerPages
+from engine.rope import Rotation
+from engine.shape import ModelShape
+
+
+class Linear:
+    """y = x Wᵀ + b, without a bias in most models."""
+
+    def __init__(self, weight: torch.Tensor, bias: torch.Tensor | None = None) -> None:
+        """`weight` [num_outputs, num_inputs] in fp32 or bf16; `bias` float32 [num_outputs]."""
+        self._weight = weight
+        self._bias = bias
+
+    def __call__(self, inputs: torch.Tensor) -> torch.Tensor:
+        """float32 [num_tokens, num_inputs] → float32 [num_tokens, num_outputs]"""
+        outputs = linear(inputs.to(self._weight.dtype), self._weight).float()
+        return outputs if self._bias is None else outputs + self._bias
+
+
+class RMSNorm:
+    """Zhang and Sennrich, 2019."""
+
+    def __init__(self, weight: torch.Tensor, eps: float) -> None:
+        self._weight = weight  # float32 [size]
+        self._eps = eps
+
+    def __call__(self, inputs: torch.Tensor) -> torch.Tensor:
+        return rms_norm(inputs, self._weight.shape, self._weight, self._eps)
+
+
+class Attention:
+    """Grouped-query attention over the pages of one layer."""
+
+    def __init__(self, *, qkv: Linear, output: Linear, shape: ModelShape, attend: Attend) -> None:
+        """`qkv` gives query, key and value heads in this order."""
+        self._qkv = qkv
+        self._output = output
+        self._shape = shape
+        self._attend = attend
+
+    def __call__(
+        self,
+        hidden: torch.Tensor,
+        rotation: Rotation,
+        pages: LayerPages,
+        slots: torch.Tensor,
+        spans: AttentionSpans,
+    ) -> torch.Tensor:
+        """Writes this step's keys and values, then attends; [num_tokens, hidden_size] both ways."""
+        shape = self._shape
+        heads = self._qkv(hidden).view(hidden.shape[0], -1, shape.head_dim)
+        num_turned = shape.num_heads + shape.num_kv_heads
+        turned = pages.turn(rotation.turn(heads[:, :num_turned]))
+        pages.write(turned[:, shape.num_heads :], heads[:, num_turned:], slots)
+        attended = self._attend(turned[:, : shape.num_heads], pages, spans)
+        return self._output(attended.reshape(hidden.shape[0], -1))
+
+
+class GatedMLP:
+    """down(silu(gate(x)) * up(x)) (Shazeer, GLU variants, 2020)."""
+
+    def __init__(self, *, gate_up: Linear, down: Linear) -> None:
+        self._gate_up = gate_up
+        self._down = down
+
+    def __call__(self, hidden: torch.Tensor) -> torch.Tensor:
+        gate, up = self._gate_up(hidden).chunk(2, dim=-1)
+        return self._down(silu(gate) * up)
+
+
+class DecoderLayer:
+    """Pre-norm attention and MLP, each added to the residual stream."""
+
+    def __init__(
+        self, *, attention_norm: RMSNorm, attention: Attention, mlp_norm: RMSNorm, mlp: GatedMLP
+    ) -> None:
+        self._attention_norm = attention_norm
+        self._attention = attention
+        self._mlp_norm = mlp_norm
+        self._mlp = mlp
+
+    def __call__(
+        self,
+        hidden: torch.Tensor,
+        rotation: Rotation,
+        pages: LayerPages,
+        slots: torch.Tensor,
+        spans: AttentionSpans,
+    ) -> torch.Tensor:
+        normed = self._attention_norm(hidden)
+        hidden = hidden + self._attention(normed, rotation, pages, slots, spans)
+        return hidden + self._mlp(self._mlp_norm(hidden))

@@ -1,0 +1,106 @@
+"""Wires an engine together out of a config. The one place that knows all its parts."""
+
+import os
+import time
+
+import msgspec
+import torch
+
+from engine.centre import key_centres
+from engine.chat import ChatTemplate
+from engine.config import EngineConfig
+from engine.engine import Engine
+from engine.errors import ModelUnusable, RequestRefused
+from engine.families import Progress, load_model
+from engine.gguf import GGUFFile
+from engine.model import Model
+from engine.pages import PageLayout
+from engine.pool import PagePool
+from engine.protocol import Ready, Request
+from engine.tokenizer import Tokenizer, tokenizer_from_gguf
+from engine.weights import locate
+
+
+class Prompts:
+    """Turns what a request asks into token ids."""
+
+    def __init__(self, tokenizer: Tokenizer, template: ChatTemplate | None) -> None:
+        self._tokenizer = tokenizer
+        self._template = template
+
+    def encode(self, request: Request) -> list[int]:
+        """Raises RequestRefused."""
+        if request.prompt_ids is not None:
+            return list(request.prompt_ids)
+        if request.prompt is not None:
+            return self._tokenizer.encode(request.prompt)
+        if self._template is None:
+            raise RequestRefused("This model has no chat template; use /completions.")
+        return self._template.encode(request.messages or ())
+
+
+class Loaded(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything that a worker serves with."""
+
+    engine: Engine
+    prompts: Prompts
+    ready: Ready
+
+
+def load(config: EngineConfig, progress: Progress) -> Loaded:
+    """Raises ModelUnusable. Sets torch's thread count for the whole process."""
+    started = time.perf_counter()
+    torch.set_num_threads(config.threads or len(os.sched_getaffinity(0)))
+    file = GGUFFile(locate(config.model).path)
+    tokenizer = tokenizer_from_gguf(file)
+    model = load_model(
+        file, weights=config.weights, max_positions=config.max_context, progress=progress
+    )
+    pool = make_pool(config, model, tokenizer)
+    engine = Engine(
+        model=model,
+        tokenizer=tokenizer,
+        pool=pool,
+        max_context=config.max_context,
+        max_batch=config.max_batch,
+        step_tokens=config.step_tokens,
+    )
+    progress(1.0)
+    ready = Ready(
+        max_context=engine.max_context,
+        weights=model.weights,
+        page_bytes=pool.layout.page_bytes,
+        bytes_per_token=pool.layout.bytes_per_token,
+        num_pages=engine.pages.num_pages,
+        load_s=time.perf_counter() - started,
+    )
+    return Loaded(
+        engine=engine, prompts=Prompts(tokenizer, _template(file, tokenizer)), ready=ready
+    )
+
+
+def make_pool(config: EngineConfig, model: Model, tokenizer: Tokenizer) -> PagePool:
+    """As many pages as the memory holds, and the mean keys where they are taken off."""
+    layout = PageLayout.of(model.shape, dtype=config.kv_dtype, page_tokens=config.page_tokens)
+    num_pages = config.kv_memory_bytes // layout.page_bytes
+    if num_pages == 0:
+        raise ModelUnusable(
+            f"kv_cache.memory of {config.kv_memory_bytes} bytes holds no page of "
+            f"{layout.page_bytes} bytes"
+        )
+    centres = None
+    if layout.has_scales:
+        centres = key_centres(model, tokenizer, page_tokens=config.page_tokens)
+    return PagePool(layout, num_pages, key_centres=centres)
+
+
+def _template(file: GGUFFile, tokenizer: Tokenizer) -> ChatTemplate | None:
+    source = file.get("tokenizer.chat_template")
+    if source is None:
+        return None
+
+    def spelled(name: str) -> str:
+        token_id = file.get(f"tokenizer.ggml.{name}_token_id")
+        return "" if token_id is None else tokenizer.name(token_id)
+
+    return ChatTemplate(source, tokenizer, bos=spelled("bos"), eos=spelled("eos"))

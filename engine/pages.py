@@ -1,0 +1,90 @@
+"""How a page of the KV cache is laid out. Plain arithmetic, no tensors.
+
+A page holds `page_tokens` tokens of all layers, contiguously, so that to swap, store or checksum
+it is one copy. Within a page, layer by layer:
+
+    K [num_kv_heads, page_tokens, head_dim] | V the same
+    and in int8 mode | K scales fp16 [num_kv_heads, page_tokens] | V scales the same
+
+Each part begins on a cache line. A page is sized by the heads that keys and values have, not by
+the query heads that share them.
+"""
+
+import msgspec
+
+from engine.config import KVDtype
+from engine.shape import ModelShape
+
+_ALIGNMENT_BYTES = 64
+_SCALE_BYTES = 2
+_ELEMENT_BYTES: dict[KVDtype, int] = {"int8": 1, "bf16": 2, "fp32": 4}
+
+
+class PageLayout(msgspec.Struct, frozen=True, kw_only=True):
+    """Sizes and offsets in bytes."""
+
+    dtype: KVDtype
+    page_tokens: int
+    num_layers: int
+    num_kv_heads: int
+    head_dim: int
+
+    @classmethod
+    def of(cls, shape: ModelShape, *, dtype: KVDtype, page_tokens: int) -> "PageLayout":
+        return cls(
+            dtype=dtype,
+            page_tokens=page_tokens,
+            num_layers=shape.num_layers,
+            num_kv_heads=shape.num_kv_heads,
+            head_dim=shape.head_dim,
+        )
+
+    @property
+    def has_scales(self) -> bool:
+        return self.dtype == "int8"
+
+    @property
+    def element_bytes(self) -> int:
+        return _ELEMENT_BYTES[self.dtype]
+
+    @property
+    def _vectors_bytes(self) -> int:
+        elements = self.num_kv_heads * self.page_tokens * self.head_dim
+        return _aligned(elements * self.element_bytes)
+
+    @property
+    def _scales_bytes(self) -> int:
+        scales = self.num_kv_heads * self.page_tokens if self.has_scales else 0
+        return _aligned(scales * _SCALE_BYTES)
+
+    @property
+    def layer_bytes(self) -> int:
+        return 2 * self._vectors_bytes + 2 * self._scales_bytes
+
+    @property
+    def page_bytes(self) -> int:
+        return self.num_layers * self.layer_bytes
+
+    @property
+    def bytes_per_token(self) -> int:
+        return self.page_bytes // self.page_tokens
+
+    def keys_at(self, layer: int) -> int:
+        return layer * self.layer_bytes
+
+    def values_at(self, layer: int) -> int:
+        return self.keys_at(layer) + self._vectors_bytes
+
+    def key_scales_at(self, layer: int) -> int:
+        return self.values_at(layer) + self._vectors_bytes
+
+    def value_scales_at(self, layer: int) -> int:
+        return self.key_scales_at(layer) + self._scales_bytes
+
+    def num_pages(self, num_tokens: int) -> int:
+        """Pages that `num_tokens` tokens need."""
+        return -(-num_tokens // self.page_tokens)
+
+
+def _aligned(num_bytes: int) -> int:
+    return -(-num_bytes // _ALIGNMENT_BYTES) * _ALIGNMENT_BYTES

@@ -1,0 +1,98 @@
+"""The memory of the KV cache: one allocation, seen through views with real strides."""
+
+from collections.abc import Sequence
+
+import torch
+
+from engine.pages import PageLayout
+from engine.quant import hadamard_matrix, quantise
+
+_ELEMENT: dict[str, torch.dtype] = {
+    "int8": torch.int8,
+    "bf16": torch.bfloat16,
+    "fp32": torch.float32,
+}
+
+
+class PagePool:
+    """All pages. Memory is touched, and so taken from the system, when a page is first used."""
+
+    def __init__(
+        self, layout: PageLayout, num_pages: int, *, key_centres: torch.Tensor | None = None
+    ) -> None:
+        """`key_centres` float32 [num_layers, num_kv_heads, head_dim], for int8 only: the mean
+        keys that are taken off before rounding."""
+        self.layout = layout
+        self.storage = torch.empty(num_pages, layout.page_bytes, dtype=torch.uint8)
+        rotation = hadamard_matrix(layout.head_dim) if layout.has_scales else None
+        centres: Sequence[torch.Tensor | None] = (
+            [None] * layout.num_layers if key_centres is None else list(key_centres)
+        )
+        self.layers = [
+            LayerPages(self, layer, rotation=rotation, centre=centres[layer])
+            for layer in range(layout.num_layers)
+        ]
+
+    def view(self, dtype: torch.dtype, offset_bytes: int, sizes: tuple[int, ...]) -> torch.Tensor:
+        """One part of every page: [num_pages, *sizes], contiguous within a page."""
+        flat = self.storage.view(dtype)
+        strides = [1]
+        for size in reversed(sizes[1:]):
+            strides.insert(0, strides[0] * size)
+        return flat.as_strided(
+            (flat.shape[0], *sizes), (flat.stride(0), *strides), offset_bytes // dtype.itemsize
+        )
+
+
+class LayerPages:
+    """One layer's part of all pages, and how vectors are changed on their way in.
+
+    keys, values   [num_pages, num_kv_heads, page_tokens, head_dim], int8, bf16 or fp32
+    *_scales       fp16 [num_pages, num_kv_heads, page_tokens] with int8, else None
+    """
+
+    def __init__(
+        self,
+        pool: PagePool,
+        layer: int,
+        *,
+        rotation: torch.Tensor | None,
+        centre: torch.Tensor | None,
+    ) -> None:
+        layout = pool.layout
+        vectors = (layout.num_kv_heads, layout.page_tokens, layout.head_dim)
+        element = _ELEMENT[layout.dtype]
+        self.keys = pool.view(element, layout.keys_at(layer), vectors)
+        self.values = pool.view(element, layout.values_at(layer), vectors)
+        self.key_scales: torch.Tensor | None = None
+        self.value_scales: torch.Tensor | None = None
+        if layout.has_scales:
+            scales = (layout.num_kv_heads, layout.page_tokens)
+            self.key_scales = pool.view(torch.half, layout.key_scales_at(layer), scales)
+            self.value_scales = pool.view(torch.half, layout.value_scales_at(layer), scales)
+        self._page_tokens = layout.page_tokens
+        self._rotation = rotation
+        # H (k - c) = H k - H c: the second part is a constant.
+        self._turned_centre = None if centre is None or rotation is None else centre @ rotation
+
+    def turn(self, heads: torch.Tensor) -> torch.Tensor:
+        """Queries, or keys with their centre still in, as the pages hold keys: H x, float32
+        [num_tokens, heads, head_dim]. The identity where pages are not quantised."""
+        return heads if self._rotation is None else heads @ self._rotation
+
+    def write(self, turned_keys: torch.Tensor, values: torch.Tensor, slots: torch.Tensor) -> None:
+        """Store keys (after RoPE and `turn`) and values, float32 [num_tokens, num_kv_heads,
+        head_dim], at `slots` int64 [num_tokens]: page * page_tokens + place in the page."""
+        pages = slots.div(self._page_tokens, rounding_mode="floor")
+        places = slots.remainder(self._page_tokens)
+        if self.key_scales is None or self.value_scales is None:
+            self.keys[pages, :, places] = turned_keys.to(self.keys.dtype)
+            self.values[pages, :, places] = values.to(self.values.dtype)
+            return
+        if self._turned_centre is not None:
+            turned_keys = turned_keys - self._turned_centre
+        rounded_keys, rounded_values = quantise(turned_keys), quantise(values)
+        self.keys[pages, :, places] = rounded_keys.codes
+        self.key_scales[pages, :, places] = rounded_keys.scales
+        self.values[pages, :, places] = rounded_values.codes
+        self.value_scales[pages, :, places] = rounded_values.scales

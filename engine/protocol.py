@@ -1,0 +1,166 @@
+"""Messages between `EngineClient` and the worker process.
+
+A frame is a length (4 bytes, little endian) and a msgpack map with its type under `type`. The
+client writes `Configure` first, then requests; the worker writes progress, then `Ready` or
+`Unusable`, then answers. An answer is `Started`, any number of `Delta`, and a `Finished` for each
+choice; or a single `Failed`. After `Abort` nothing more is promised for that request.
+"""
+
+import struct
+from collections.abc import Iterator
+
+import msgspec
+
+from engine.config import EngineConfig
+from engine.sampling import Sampling
+
+_LENGTH = struct.Struct("<I")
+MAX_FRAME_BYTES = 256 * 2**20
+
+
+class Message(msgspec.Struct, frozen=True, kw_only=True):
+    """One turn of a chat."""
+
+    role: str
+    content: str
+    name: str | None = None
+
+
+class Configure(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    config: EngineConfig
+
+
+class Request(msgspec.Struct, frozen=True, kw_only=True):
+    """Exactly one of `messages`, `prompt` (text, special tokens are parsed) and `prompt_ids`."""
+
+    messages: tuple[Message, ...] | None = None
+    prompt: str | None = None
+    prompt_ids: tuple[int, ...] | None = None
+    sampling: Sampling = Sampling()
+    num_choices: int = 1
+
+
+class Generate(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    request_id: int
+    request: Request
+
+
+class Abort(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """No-op for a request that is unknown or done."""
+
+    request_id: int
+
+
+class Inspect(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """Asks for `Occupancy`, which comes after the step that is running now."""
+
+
+class Loading(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    fraction: float
+
+
+class Ready(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """The model is loaded; what it can do."""
+
+    max_context: int
+    weights: str
+    page_bytes: int
+    bytes_per_token: int
+    num_pages: int
+    load_s: float
+
+
+class Unusable(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """Loading failed in a way that a restart does not mend."""
+
+    message: str
+
+
+class Started(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """The request was admitted and waits or runs."""
+
+    request_id: int
+    prompt_tokens: int
+    cached_tokens: int = 0
+
+
+class TokenLogprob(msgspec.Struct, frozen=True, kw_only=True):
+    """A token and its natural-log probability, before temperature and penalties."""
+
+    token: bytes
+    logprob: float
+
+
+class TokenChoice(msgspec.Struct, frozen=True, kw_only=True):
+    """The chosen token with the likeliest ones at its place."""
+
+    chosen: TokenLogprob
+    top: tuple[TokenLogprob, ...]
+
+
+class Delta(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """More text of one choice: whole characters, nothing of a stop string."""
+
+    request_id: int
+    index: int
+    text: str
+    logprobs: tuple[TokenChoice, ...] = ()
+
+
+class Finished(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """A choice is done. `reason` is `stop` or `length`."""
+
+    request_id: int
+    index: int
+    reason: str
+    completion_tokens: int
+
+
+class Failed(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """The request was refused; see `RequestRefused`."""
+
+    request_id: int
+    message: str
+    param: str | None = None
+    code: str | None = None
+
+
+class Occupancy(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    num_pages: int
+    free_pages: int
+    running: int
+    waiting: int
+    preemptions: int
+    """Since the start."""
+    steps: int
+
+
+ToWorker = Configure | Generate | Abort | Inspect
+FromWorker = Loading | Ready | Unusable | Started | Delta | Finished | Failed | Occupancy
+
+
+def frame(message: ToWorker | FromWorker) -> bytes:
+    """A message as it goes over the socket."""
+    body = msgspec.msgpack.encode(message)
+    return _LENGTH.pack(len(body)) + body
+
+
+class FrameBuffer:
+    """Cuts a byte stream into frame bodies. Raises ValueError on a length beyond all reason."""
+
+    def __init__(self) -> None:
+        self._pending = bytearray()
+
+    def feed(self, data: bytes) -> Iterator[bytes]:
+        """Yields each body that is now whole; keeps the rest."""
+        self._pending += data
+        while len(self._pending) >= _LENGTH.size:
+            (length,) = _LENGTH.unpack_from(self._pending)
+            if length > MAX_FRAME_BYTES:
+                raise ValueError(f"a frame of {length} bytes")
+            end = _LENGTH.size + length
+            if len(self._pending) < end:
+                return
+            body = bytes(self._pending[_LENGTH.size : end])
+            del self._pending[:end]
+            yield body

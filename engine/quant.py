@@ -1,0 +1,51 @@
+"""The INT8 scheme of the KV cache.
+
+Keys: k' = H (k - c), where k is a key after RoPE, c the mean key of its layer and head, and H the
+orthonormal Walsh-Hadamard matrix; the query becomes H q. Before rounding this changes nothing:
+(H q).(H (k - c)) = q.k - q.c, and q.c is the same for all keys of a softmax. c takes away the
+constant offset that some channels of keys have, H spreads what is left over all channels (QuaRot,
+Ashkboos et al., 2024), so one scale serves a whole vector.
+
+Keys and values: symmetric, one fp16 scale for a token and head. The scale is rounded to fp16
+before it divides, so that reading multiplies by the very number that writing divided by.
+"""
+
+import math
+
+import msgspec
+import torch
+
+MAX_CODE = 127
+_MAX_SCALE = 65504.0  # the largest finite fp16
+
+
+class Quantised(msgspec.Struct, frozen=True, kw_only=True):
+    """`codes` int8 [..., head_dim], `scales` fp16 [...]; codes * scales is the vector again."""
+
+    codes: torch.Tensor
+    scales: torch.Tensor
+
+
+def quantise(vectors: torch.Tensor) -> Quantised:
+    """`vectors` float32 [..., head_dim]. Codes are clamp(round_half_even(x / scale), ±127).
+
+    A vector of zeros, or too small for an fp16 scale, gets scale 0 and codes 0. NaN counts as 0;
+    ±inf, and what is beyond 127 * 65504, as the largest number that can be written.
+    """
+    limit = MAX_CODE * _MAX_SCALE
+    finite = torch.nan_to_num(vectors, nan=0.0, posinf=limit, neginf=-limit)
+    amax = finite.abs().amax(dim=-1).clamp_(max=limit)
+    scales = (amax / MAX_CODE).half()
+    divisors = torch.where(scales == 0, math.inf, scales.float())
+    codes = (finite / divisors[..., None]).round_().clamp_(-MAX_CODE, MAX_CODE)
+    return Quantised(codes=codes.to(torch.int8), scales=scales)
+
+
+def hadamard_matrix(size: int) -> torch.Tensor:
+    """Orthonormal and symmetric, float32 [size, size]. Where `size` is no power of two: blocks
+    of its largest power-of-two divisor on the diagonal."""
+    block = size & -size
+    matrix = torch.ones(1, 1)
+    while matrix.shape[0] < block:
+        matrix = torch.cat((torch.cat((matrix, matrix), 1), torch.cat((matrix, -matrix), 1)), 0)
+    return torch.kron(torch.eye(size // block), matrix / math.sqrt(block))

@@ -1,0 +1,32 @@
+"""Rotary position embedding (Su et al., RoFormer, 2021), half-split as in transformers."""
+
+import torch
+
+
+class Rope:
+    """Angles by position. Frequencies are computed in float64: at position 8,000 float32 angles
+    are off by 5e-4."""
+
+    def __init__(self, *, head_dim: int, base: float, max_positions: int) -> None:
+        exponents = torch.arange(0, head_dim, 2, dtype=torch.float64) / head_dim
+        positions = torch.arange(max_positions, dtype=torch.float64)
+        angles = torch.outer(positions, base**-exponents)  # [max_positions, head_dim / 2]
+        self._cos = torch.cat((angles.cos(), angles.cos()), dim=1).float()
+        self._sin = torch.cat((-angles.sin(), angles.sin()), dim=1).float()
+
+    def at(self, positions: torch.Tensor) -> "Rotation":
+        """`positions` int64 [num_tokens]."""
+        return Rotation(self._cos[positions, None], self._sin[positions, None])
+
+
+class Rotation:
+    """The rotation of each token of a step, the same for all heads and layers."""
+
+    def __init__(self, cos: torch.Tensor, sin: torch.Tensor) -> None:
+        self._cos = cos  # [num_tokens, 1, head_dim]
+        self._sin = sin  # the first half negated: x_1 cos - x_2 sin, x_2 cos + x_1 sin
+
+    def turn(self, heads: torch.Tensor) -> torch.Tensor:
+        """`heads` float32 [num_tokens, num_heads, head_dim] → the same shape, new."""
+        half = heads.shape[-1] // 2
+        return torch.addcmul(heads * self._cos, heads.roll(half, dims=-1), self._sin)

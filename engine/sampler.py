@@ -1,0 +1,131 @@
+"""Next tokens from logits."""
+
+from collections import Counter
+from collections.abc import Sequence as Many
+
+import msgspec
+import torch
+
+from engine.protocol import TokenChoice, TokenLogprob
+from engine.sampling import Sampling
+from engine.sequence import Sequence
+from engine.tokenizer import Tokenizer
+
+_GREEDY_BELOW = 1e-5
+_LIKELIEST = 1024
+"""Top-p looks at so many tokens before it sorts the whole vocabulary: it rarely has to."""
+
+
+class Pick(msgspec.Struct, frozen=True, kw_only=True):
+    """A sampled token; `choice` where log-probabilities were asked for."""
+
+    token_id: int
+    choice: TokenChoice | None
+
+
+class Sampler:
+    """Each row is decided by its own sequence: parameters, past tokens, random state."""
+
+    def __init__(self, tokenizer: Tokenizer) -> None:
+        self._tokenizer = tokenizer
+
+    @torch.inference_mode()
+    def sample(self, logits: torch.Tensor, sequences: Many[Sequence]) -> list[Pick]:
+        """`logits` float32 [len(sequences), vocab_size], left as they are. Draws one number from
+        the random state of each sequence that is not greedy."""
+        greedy = logits.argmax(dim=-1).tolist()
+        picks = []
+        for row, sequence, likeliest in zip(logits, sequences, greedy, strict=True):
+            plain = _is_plain(sequence.sampling)
+            token_id = likeliest if plain else _draw(_adjusted(row, sequence), sequence)
+            picks.append(Pick(token_id=token_id, choice=self._choice(row, token_id, sequence)))
+        return picks
+
+    def _choice(self, row: torch.Tensor, token_id: int, sequence: Sequence) -> TokenChoice | None:
+        if sequence.sampling.top_logprobs is None:
+            return None
+        logprobs = row.log_softmax(dim=-1)
+        top = logprobs.topk(sequence.sampling.top_logprobs)
+        return TokenChoice(
+            chosen=self._logprob(token_id, float(logprobs[token_id])),
+            top=tuple(map(self._logprob, top.indices.tolist(), top.values.tolist())),
+        )
+
+    def _logprob(self, token_id: int, logprob: float) -> TokenLogprob:
+        text = self._tokenizer.bytes_of(token_id) or self._tokenizer.name(token_id).encode()
+        return TokenLogprob(token=text, logprob=logprob)
+
+
+def _is_plain(sampling: Sampling) -> bool:
+    """The likeliest token of the bare logits is the answer."""
+    return (
+        sampling.temperature < _GREEDY_BELOW
+        and not sampling.logit_bias
+        and sampling.frequency_penalty == sampling.presence_penalty == 0
+        and sampling.repetition_penalty == 1
+    )
+
+
+def _adjusted(row: torch.Tensor, sequence: Sequence) -> torch.Tensor:
+    """Logits with penalties and bias, new. Frequency and presence count the answer's tokens, as
+    OpenAI's reference says; repetition (Keskar et al., CTRL, 2019) the prompt's as well."""
+    sampling = sequence.sampling
+    row = row.clone()
+    if sampling.repetition_penalty != 1:
+        seen = torch.tensor(sorted(set(sequence.token_ids)))
+        values, penalty = row[seen], sampling.repetition_penalty
+        row[seen] = torch.where(values > 0, values / penalty, values * penalty)
+    if sequence.num_output and (sampling.frequency_penalty or sampling.presence_penalty):
+        counts = Counter(sequence.output_ids)
+        penalties = sampling.frequency_penalty * torch.tensor(list(counts.values()))
+        row[list(counts)] -= sampling.presence_penalty + penalties
+    for token_id, bias in sampling.logit_bias.items():
+        row[token_id] += bias
+    return row
+
+
+def _draw(row: torch.Tensor, sequence: Sequence) -> int:
+    sampling = sequence.sampling
+    if sampling.temperature < _GREEDY_BELOW:
+        return int(row.argmax())
+    kept = _kept((row / sampling.temperature).softmax(dim=-1), sampling)
+    # Inverse of the distribution function: one number a token, whatever the vocabulary's size.
+    cumulative = kept.probabilities.double().cumsum(dim=-1)
+    point = sequence.random.random() * float(cumulative[-1])
+    place = int(torch.searchsorted(cumulative, point, right=True))
+    place = min(place, len(cumulative) - 1)
+    return place if kept.token_ids is None else int(kept.token_ids[place])
+
+
+class _Kept(msgspec.Struct, frozen=True, kw_only=True):
+    """Probabilities, not summing to 1; `token_ids` None: all tokens in order."""
+
+    probabilities: torch.Tensor
+    token_ids: torch.Tensor | None
+
+
+def _kept(probabilities: torch.Tensor, sampling: Sampling) -> _Kept:
+    """Top-k, then top-p (Holtzman et al., 2020) of what is left, then min-p (Nguyen et al.,
+    2024)."""
+    token_ids = None
+    if sampling.top_k or sampling.top_p < 1:
+        probabilities, token_ids = _sorted(probabilities, sampling)
+        total = probabilities.sum() if sampling.top_k else 1.0
+        before = probabilities.cumsum(dim=-1) - probabilities
+        inside = before < sampling.top_p * total
+        inside[0] = True
+        probabilities, token_ids = probabilities[inside], token_ids[inside]
+    least = sampling.min_p * probabilities.max()
+    probabilities = torch.where(probabilities >= least, probabilities, 0.0)
+    return _Kept(probabilities=probabilities, token_ids=token_ids)
+
+
+def _sorted(probabilities: torch.Tensor, sampling: Sampling) -> torch.return_types.topk:
+    """The likeliest tokens, descending: top-k of them, or enough for top-p."""
+    vocab_size = len(probabilities)
+    if sampling.top_k:
+        return probabilities.topk(min(sampling.top_k, vocab_size))
+    likeliest = probabilities.topk(min(_LIKELIEST, vocab_size))
+    if likeliest.values.sum() >= sampling.top_p:
+        return likeliest
+    return probabilities.topk(vocab_size)

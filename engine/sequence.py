@@ -1,0 +1,56 @@
+"""One choice of one request on its way through the engine."""
+
+import random
+
+from engine.answer import Answer
+from engine.protocol import TokenChoice
+from engine.sampling import Sampling
+
+
+class Sequence:
+    """Mutable: the scheduler moves it, the engine appends to it.
+
+    `num_computed` of its tokens have keys and values in pages; the others still have to be
+    computed. A sequence that generates has exactly one of these: its newest token.
+    """
+
+    def __init__(
+        self,
+        *,
+        sequence_id: int,
+        request_id: int,
+        index: int,
+        prompt_ids: list[int],
+        max_new_tokens: int,
+        sampling: Sampling,
+        answer: Answer,
+    ) -> None:
+        self.sequence_id = sequence_id
+        """Rises with arrival; owns the pages."""
+        self.request_id = request_id
+        self.index = index
+        self.token_ids = list(prompt_ids)
+        self.num_prompt = len(prompt_ids)
+        self.num_computed = 0
+        self.max_new_tokens = max_new_tokens
+        self.sampling = sampling
+        self.answer = answer
+        self.held_logprobs: list[TokenChoice] = []
+        """Of tokens whose text is not out yet."""
+        # The state stays with the sequence: a batch's other members, or a preemption, do not
+        # move it. Not for secrets, hence no system generator.
+        seed = None if sampling.seed is None else f"{sampling.seed}/{index}"
+        self.random = random.Random(seed)  # noqa: S311
+
+    @property
+    def num_remaining(self) -> int:
+        """Tokens to compute before the next one can be sampled."""
+        return len(self.token_ids) - self.num_computed
+
+    @property
+    def output_ids(self) -> list[int]:
+        return self.token_ids[self.num_prompt :]
+
+    @property
+    def num_output(self) -> int:
+        return len(self.token_ids) - self.num_prompt

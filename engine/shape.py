@@ -1,0 +1,19 @@
+"""The numbers that describe a decoder-only model."""
+
+import msgspec
+
+
+class ModelShape(msgspec.Struct, frozen=True, kw_only=True):
+    """Sizes as transformers' configs name them."""
+
+    num_layers: int
+    num_heads: int
+    """Query heads."""
+    num_kv_heads: int
+    head_dim: int
+    hidden_size: int
+    intermediate_size: int
+    vocab_size: int
+    norm_eps: float
+    rope_base: float
+    max_positions: int

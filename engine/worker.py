@@ -1,0 +1,128 @@
+"""The engine's process: `python -m engine.worker`, with its end of a socket pair as stdin.
+
+The main thread loads the model, then steps; a second thread reads the socket. When the other end
+closes, because the parent is done or dead, the process ends.
+"""
+
+import logging
+import os
+import queue
+import socket
+import threading
+from collections.abc import Iterable
+
+import msgspec
+
+from engine.errors import ModelUnusable, RequestRefused
+from engine.loading import Loaded, load
+from engine.protocol import (
+    Abort,
+    Configure,
+    Failed,
+    FrameBuffer,
+    FromWorker,
+    Generate,
+    Inspect,
+    Loading,
+    Request,
+    Started,
+    ToWorker,
+    Unusable,
+    frame,
+)
+
+_RECEIVE_BYTES = 1 << 16
+_STDIN = 0
+
+log = logging.getLogger("engine.worker")
+
+Inbox = queue.SimpleQueue[ToWorker]
+
+
+class Worker:
+    """Serves one client."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self._connection = connection
+        self._inbox: Inbox = queue.SimpleQueue()
+
+    def run(self) -> None:
+        """Returns when the model cannot be used; otherwise ends with the process."""
+        threading.Thread(target=self._receive, name="receive", daemon=True).start()
+        configure = self._inbox.get()
+        assert isinstance(configure, Configure), configure
+        try:
+            loaded = load(configure.config, self._progress)
+        except ModelUnusable as error:
+            log.error("model unusable: %s", error)
+            self._send([Unusable(message=str(error))])
+            return
+        self._send([loaded.ready])
+        self._serve(loaded)
+
+    def _serve(self, loaded: Loaded) -> None:
+        engine = loaded.engine
+        while True:
+            for message in self._commands(wait=not engine.busy):
+                self._send(_obey(message, loaded))
+            self._send(engine.step())
+
+    def _commands(self, *, wait: bool) -> list[ToWorker]:
+        """All that came in; sleeps until something does where there is nothing else to do."""
+        commands = [self._inbox.get()] if wait else []
+        while not self._inbox.empty():
+            commands.append(self._inbox.get())
+        return commands
+
+    def _progress(self, fraction: float) -> None:
+        self._send([Loading(fraction=fraction)])
+
+    def _send(self, messages: Iterable[FromWorker]) -> None:
+        if data := b"".join(map(frame, messages)):
+            self._connection.sendall(data)
+
+    def _receive(self) -> None:
+        decoder = msgspec.msgpack.Decoder(ToWorker)
+        frames = FrameBuffer()
+        while data := self._connection.recv(_RECEIVE_BYTES):
+            for body in frames.feed(data):
+                self._inbox.put(decoder.decode(body))
+        # The main thread may be deep in a matrix product; nothing here needs tidying up.
+        os._exit(0)
+
+
+def _obey(message: ToWorker, loaded: Loaded) -> list[FromWorker]:
+    match message:
+        case Generate():
+            return [_admit(message.request_id, message.request, loaded)]
+        case Abort(request_id=request_id):
+            loaded.engine.abort(request_id)
+            return []
+        case Inspect():
+            return [loaded.engine.occupancy()]
+        case Configure():
+            raise AssertionError("configured twice")
+
+
+def _admit(request_id: int, request: Request, loaded: Loaded) -> FromWorker:
+    try:
+        prompt_ids = loaded.prompts.encode(request)
+        loaded.engine.add(
+            request_id,
+            prompt_ids,
+            sampling=request.sampling,
+            num_choices=request.num_choices,
+        )
+    except RequestRefused as error:
+        return Failed(
+            request_id=request_id,
+            message=error.message,
+            param=error.param,
+            code=error.code,
+        )
+    return Started(request_id=request_id, prompt_tokens=len(prompt_ids))
+
+
+if __name__ == "__main__":
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s %(message)s")
+    Worker(socket.socket(fileno=os.dup(_STDIN))).run()
