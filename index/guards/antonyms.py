@@ -1,0 +1,91 @@
+"""Opposites: on and off, increase and decrease, legal and illegal."""
+
+from index.guards.guard import Guard
+from index.guards.stem import stem
+from index.guards.text import Text
+
+_GROUPS = """
+on:off in:out into:out up:down over:under above:below from:to with:without inside:outside
+upon:off through:around front:back top:bottom left:right north:south east:west
+open:close,shut open:closed start,begin,launch:stop,end,finish,quit enter:exit,leave
+enable,activate:disable,deactivate allow,permit:forbid,ban,block,prevent,deny
+add,insert,include,append:remove,delete,exclude,subtract attach:detach
+increase,raise,gain,grow,boost,improve:decrease,lower,reduce,lose,shrink,drop,worsen,decline
+maximum,max:minimum,min maximize:minimize largest,biggest,large,big,huge:smallest,small,tiny,little
+more:less,fewer most:least many:few much:little higher,high:lower,low tall,taller:short,shorter
+long,longer:short,shorter wide:narrow thick:thin deep:shallow heavy:light fat:thin,slim
+fast,quick,faster,quicker:slow,slower early,earlier:late,later old,older:new,newer,young,younger
+good,better,best:bad,worse,worst right,correct:wrong,incorrect true:false real:fake
+easy,easier,simple:hard,harder,difficult,complex cheap,cheaper,inexpensive:expensive,costly,dear
+hot,warm:cold,cool wet:dry clean:dirty full:empty rich,wealthy:poor strong,stronger:weak,weaker
+hard:soft rough:smooth sharp:blunt bright,light:dark loud:quiet,silent public:private
+safe:dangerous,unsafe,risky healthy:sick,ill love,like:hate,dislike friend:enemy
+happy,glad:sad,unhappy hero:villain win:lose success,succeed:failure,fail pass:fail
+buy,purchase:sell lend:borrow give:take,receive,get send:receive import:export push:pull
+import:export upload:download input:output read:write encrypt:decrypt encode:decode
+compress:decompress lock:unlock mount:unmount install:uninstall connect:disconnect login:logout
+log:unlog subscribe:unsubscribe follow:unfollow accept:reject,refuse,decline agree:disagree
+approve:reject accept:deny admit:deny remember:forget teach:learn ask:answer
+arrive:leave,depart come:go arrival:departure ascend:descend ascending:descending
+ascend:descend rise:fall,set alive:dead live:die birth:death born:die male:female man:woman
+boy:girl husband:wife father,dad:mother,mom,mum son:daughter brother:sister uncle:aunt king:queen
+parent:child teacher:student employer:employee employ:dismiss hire:fire buyer:seller
+doctor:patient landlord:tenant client:server debit:credit credit:debit income:expense
+profit:loss asset:liability advantage,benefit,pro:disadvantage,drawback,con positive:negative
+plus:minus multiply:divide add:subtract sum:difference before:after first:last past:future
+ancient:modern day:night morning:evening summer:winter sunrise:sunset inhale:exhale
+virtual:physical domestic:foreign internal:external local:remote major:minor senior:junior
+theory:practice cause:effect question:answer solid:liquid liquid:gas acid:base raw:cooked
+always:never often:rarely,seldom everyone,everybody,everything:nobody,nothing all:none
+optimist:pessimist optimistic:pessimistic introvert:extrovert liberal:conservative
+left:right odd:even single:married,double singular:plural vertical:horizontal
+active:passive absolute:relative optional:mandatory,required free:paid manual:automatic
+synchronous:asynchronous static:dynamic stateful:stateless wired:wireless analog:digital
+attack:defend war:peace victory:defeat guilty:innocent friend:enemy create,make,build:destroy,delete
+save:spend,delete save:delete show:hide visible:hidden appear:disappear float:sink freeze:melt
+expand:contract lengthen:shorten widen:narrow strengthen:weaken tighten:loosen thaw:freeze
+"""
+
+_PREFIXES = ("un", "in", "im", "il", "ir", "dis", "non", "anti", "de", "mis")
+
+
+def _opposites() -> dict[str, frozenset[str]]:
+    table: dict[str, set[str]] = {}
+    for pair in _GROUPS.split():
+        left, _, right = pair.partition(":")
+        for one in map(stem, left.split(",")):
+            for other in map(stem, right.split(",")):
+                if one != other:
+                    table.setdefault(one, set()).add(other)
+                    table.setdefault(other, set()).add(one)
+    return {word: frozenset(others) for word, others in table.items()}
+
+
+_OPPOSITES = _opposites()
+
+
+def _read(text: Text) -> frozenset[str]:
+    return frozenset(text.stems)
+
+
+def _compare(a: frozenset[str], b: frozenset[str]) -> str | None:
+    only_a, only_b = a - b, b - a
+    for word in only_a:
+        opposites = _OPPOSITES.get(word)
+        if opposites is not None and not opposites.isdisjoint(only_b):
+            return "antonyms"
+    if _prefixed(only_a, only_b) or _prefixed(only_b, only_a):
+        return "antonyms"
+    return None
+
+
+def _prefixed(words: frozenset[str], others: frozenset[str]) -> bool:
+    """Whether one of `others` is one of `words` turned around by a prefix."""
+    return any(
+        other.startswith(_PREFIXES)
+        and any(other == prefix + word for prefix in _PREFIXES for word in words if len(word) > 3)
+        for other in others
+    )
+
+
+ANTONYMS = Guard(name="antonyms", read=_read, compare=_compare)

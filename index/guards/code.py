@@ -1,0 +1,29 @@
+"""Code, identifiers, formulae and languages that differ by a sign: compared to the letter."""
+
+import re
+
+from index.guards.guard import Guard
+from index.guards.text import Text
+
+_CODE = re.compile(
+    r"`[^`]+`"
+    r"|\b\w+\([^)\n]*\)"  # a call
+    r"|\b\w+_\w+\b|\b[a-z]+[A-Z]\w*\b"  # snake_case, camelCase
+    r"|(?<!\w)--?[a-z][\w-]*"  # an option
+    r"|\b[\w-]+\.(?:py|js|ts|c|h|cpp|java|go|rs|rb|sh|sql|json|ya?ml|txt|csv|html|css|md|exe)\b"
+    r"|(?:[A-Za-z]:)?[/\\][\w.-]+[/\\][\w./\\-]+"  # a path
+    r"|[<>=!+*/%^&|-]=|&&|\|\||->|=>|::"
+    r"|[\d)]\s*[-+*/^%<>=]\s*[\d(a-z]"  # arithmetic
+    r"|\b[A-Za-z]\+\+|\b[A-Za-z]#|\.NET\b|\bVB\.NET\b"
+)
+
+
+def _read(text: Text) -> tuple[str, ...]:
+    return tuple(sorted(" ".join(part.split()) for part in _CODE.findall(text.source)))
+
+
+def _compare(a: tuple[str, ...], b: tuple[str, ...]) -> str | None:
+    return "code"
+
+
+CODE = Guard(name="code", read=_read, compare=_compare)

@@ -1,0 +1,40 @@
+"""May, must, can: what is possible is not what is right.
+
+In a question for the way (`how can I`, `how should I`, `how do I`) the verb says little, unless it
+is denied.
+"""
+
+from itertools import pairwise
+
+from index.guards.guard import Guard
+from index.guards.text import Text
+
+_MODALS = {
+    word: modal
+    for modal, words in {
+        "can": "can could able possible",
+        "may": "may might allowed legal",
+        "should": "should ought better",
+        "must": "must need needs required",
+        "would": "would",
+    }.items()
+    for word in words.split()
+}
+_NOT = frozenset({"not", "never"})
+
+
+def _read(text: Text) -> frozenset[str]:
+    if "how" in text.words and _NOT.isdisjoint(text.words):
+        return frozenset()
+    found = {_MODALS[word] for word in text.words if word in _MODALS}
+    for first, second in pairwise(text.words):
+        if first in {"have", "has"} and second == "to":
+            found.add("must")
+    return frozenset(found)
+
+
+def _compare(a: frozenset[str], b: frozenset[str]) -> str | None:
+    return "modality"
+
+
+MODALITY = Guard(name="modality", read=_read, compare=_compare)

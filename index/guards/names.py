@@ -1,0 +1,75 @@
+"""Names: capitalised words inside a sentence, acronyms, and words that carry digits."""
+
+import msgspec
+
+from index.guards.distance import misspelt
+from index.guards.guard import Guard
+from index.guards.text import Text
+from index.guards.wordset import wordset
+
+_ALIASES = {
+    alias: name
+    for name, aliases in {
+        "usa": "us u.s america states american",
+        "uk": "britain british",
+        "nyc": "ny york",
+        "uae": "emirates",
+        "js": "javascript",
+        "ai": "intelligence",
+        "tv": "television",
+        "pc": "computer",
+        "la": "angeles",
+    }.items()
+    for alias in aliases.split()
+}
+_COMMON = wordset(
+    "i ok january february march april may june july august september october november december"
+    " monday tuesday wednesday thursday friday saturday sunday"
+)
+_TITLE_SHARE = 0.6
+"""With more capitals than that the text is written in title case, and they say nothing."""
+_LEAST_LENGTH_FOR_SLIPS = 6
+
+
+class Names(msgspec.Struct, frozen=True):
+    """`names` of one text, and all its words, since the other writer may not use capitals."""
+
+    names: frozenset[str]
+    words: frozenset[str]
+
+
+def _read(text: Text) -> Names:
+    words = frozenset(_ALIASES.get(word, word) for word in text.words)
+    inside = [
+        (word, raw)
+        for word, raw, start in zip(text.words, text.raws, text.starts, strict=True)
+        if raw[0].isalpha() and not start
+    ]
+    capitalised = [word for word, raw in inside if raw[0].isupper()]
+    if len(capitalised) > _TITLE_SHARE * len(inside):
+        return Names(frozenset(), words)
+    names = {_ALIASES.get(word, word) for word in capitalised if word not in _COMMON}
+    return Names(frozenset(names), words)
+
+
+def _compare(a: Names, b: Names) -> str | None:
+    if _foreign(a, b) or _foreign(b, a):
+        return "names"
+    return None
+
+
+def _foreign(a: Names, b: Names) -> bool:
+    """Whether a name of `a` has nothing in `b` that it could be."""
+    return any(
+        not any(_same(name, word) for word in b.words - a.words) for name in a.names - b.words
+    )
+
+
+def _same(name: str, word: str) -> bool:
+    if name.rstrip("s") == word.rstrip("s"):
+        return True
+    shortest = min(len(name), len(word))
+    return shortest >= _LEAST_LENGTH_FOR_SLIPS and misspelt(name, word, limit=1)
+
+
+NAMES = Guard(name="names", read=_read, compare=_compare)

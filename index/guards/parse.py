@@ -1,0 +1,60 @@
+"""All guards, and a text read for all of them at once."""
+
+from functools import lru_cache
+from typing import Any
+
+import msgspec
+
+from index.guards.antonyms import ANTONYMS
+from index.guards.code import CODE
+from index.guards.content import Content, read_content
+from index.guards.dates import DATES
+from index.guards.guard import Guard
+from index.guards.language import LANGUAGE
+from index.guards.logic import LOGIC
+from index.guards.modality import MODALITY
+from index.guards.names import NAMES
+from index.guards.negation import NEGATION
+from index.guards.numbers import NUMBERS
+from index.guards.order import ORDER
+from index.guards.pronouns import PRONOUNS
+from index.guards.question import QUESTION
+from index.guards.quotes import QUOTES
+from index.guards.roles import ROLES
+from index.guards.tense import TENSE
+from index.guards.text import read_text
+from index.guards.units import UNITS
+
+GUARDS: tuple[Guard, ...] = (
+    NUMBERS,
+    NEGATION,
+    UNITS,
+    DATES,
+    ORDER,
+    PRONOUNS,
+    TENSE,
+    QUESTION,
+    MODALITY,
+    LOGIC,
+    ROLES,
+    CODE,
+    QUOTES,
+    LANGUAGE,
+    NAMES,
+    ANTONYMS,
+)
+"""Cheapest and most telling first."""
+
+
+class Parsed(msgspec.Struct, frozen=True):
+    """A text as the guards see it; `features` is parallel to `GUARDS`."""
+
+    features: tuple[Any, ...]
+    content: Content
+
+
+@lru_cache(maxsize=4096)
+def parse(text: str) -> Parsed:
+    """Read a text for every guard. A pure function; what was read lately is kept."""
+    words = read_text(text)
+    return Parsed(tuple(guard.read(words) for guard in GUARDS), read_content(words))

@@ -1,0 +1,60 @@
+"""What kind of answer is asked for: a reason, a way, a person, a number, yes or no."""
+
+from itertools import pairwise
+
+from index.guards.guard import Guard
+from index.guards.text import Text
+from index.guards.wordset import wordset
+
+_HOW_MEASURES = wordset(
+    "many much long old far often tall big large fast deep high heavy hot cold hard good bad"
+)
+_NOUNS_ASKED = {
+    "why": wordset("reason reasons cause causes"),
+    "when": wordset("time date year"),
+    "how": wordset("way ways method methods steps procedure process"),
+    "where": wordset("place location"),
+    "who": wordset("person"),
+    "purpose": wordset("purpose use uses"),
+}
+_YES_NO = wordset(
+    "is are am was were do does did can could should would will has have may might must"
+)
+_WH = wordset("what which who whom whose where when why how")
+
+
+def _read(text: Text) -> str:
+    words = text.words
+    for place, word in enumerate(words):
+        if word in _WH:
+            return _wh(word, words[place + 1 :])
+    if words and words[0] in _YES_NO:
+        return "how" if _NOUNS_ASKED["how"].intersection(words[:6]) else "yes_no"
+    return ""
+
+
+def _wh(word: str, rest: tuple[str, ...]) -> str:
+    if word == "how" and rest:
+        if rest[0] == "come":
+            return "why"
+        return f"how {rest[0]}" if rest[0] in _HOW_MEASURES else "how"
+    if word in {"what", "which"}:
+        return _what(rest)
+    return "who" if word in {"whom", "whose"} else word
+
+
+def _what(rest: tuple[str, ...]) -> str:
+    near = set(rest[:6])
+    for kind, nouns in _NOUNS_ASKED.items():
+        if nouns & near:
+            return kind
+    if any(pair == ("used", "for") for pair in pairwise(rest)):
+        return "purpose"
+    return "what"
+
+
+def _compare(a: str, b: str) -> str | None:
+    return "question" if a and b else None
+
+
+QUESTION = Guard(name="question", read=_read, compare=_compare)

@@ -1,0 +1,22 @@
+"""Quoted strings are taken literally."""
+
+import re
+
+from index.guards.guard import Guard
+from index.guards.text import Text
+
+_QUOTED = re.compile(
+    r'"([^"]{1,400})"|“([^”]{1,400})”|«([^»]{1,400})»|(?<!\w)\'([^\']{2,400})\'(?!\w)'
+)
+
+
+def _read(text: Text) -> tuple[str, ...]:
+    found = (next(filter(None, groups)) for groups in _QUOTED.findall(text.source))
+    return tuple(sorted(" ".join(part.lower().split()).strip(".,!?") for part in found))
+
+
+def _compare(a: tuple[str, ...], b: tuple[str, ...]) -> str | None:
+    return "quotes"
+
+
+QUOTES = Guard(name="quotes", read=_read, compare=_compare)

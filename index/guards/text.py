@@ -1,0 +1,108 @@
+"""A prompt as words: contractions opened, case folded, stems beside them."""
+
+import re
+import unicodedata
+
+import msgspec
+
+from index.guards.stem import stem
+from index.guards.wordset import wordset
+
+
+class Text(msgspec.Struct, frozen=True, kw_only=True):
+    """A text read once. The four tuples are parallel."""
+
+    source: str
+    words: tuple[str, ...]
+    """Lower case; numbers and punctuated names such as `c++` are words too."""
+    stems: tuple[str, ...]
+    raws: tuple[str, ...]
+    """As written; the parts of a contraction carry what was written for the whole."""
+    starts: tuple[bool, ...]
+    """Whether a sentence begins here, where a capital letter says nothing."""
+
+
+_TOKEN = re.compile(
+    r"\.net\b|\b[a-z]\+\+|\b[a-z]#"
+    r"|\d+(?:[,.]\d+)*"
+    r"|[\u3400-\u9fff]"
+    r"|[^\W\d_\u3400-\u9fff]+(?:'[^\W\d_]+)*"
+    r"|[.!?:;\n]",
+    re.IGNORECASE,
+)
+
+_CONTRACTIONS = {
+    "won't": ("will", "not"),
+    "can't": ("can", "not"),
+    "cannot": ("can", "not"),
+    "shan't": ("shall", "not"),
+    "ain't": ("is", "not"),
+    "let's": ("let", "us"),
+    "gonna": ("going", "to"),
+    "wanna": ("want", "to"),
+    "gotta": ("have", "to"),
+    "whats": ("what", "is"),
+    "hows": ("how", "is"),
+    "wheres": ("where", "is"),
+    "whos": ("who", "is"),
+    "im": ("i", "am"),
+    "ive": ("i", "have"),
+    "thats": ("that", "is"),
+    "wont": ("will", "not"),
+    "cant": ("can", "not"),
+} | {
+    verb + "nt": (verb, "not")
+    for verb in wordset("do does did is are was were have has had would could should")
+}
+
+_ENDINGS = {
+    "n't": "not",
+    "'ll": "will",
+    "'re": "are",
+    "'ve": "have",
+    "'m": "am",
+    "'d": "would",
+}
+
+_OWNERLESS = wordset("what who where how when why that this it he she there here")
+"""Before `'s` these mean `is`; anything else is an owner."""
+
+
+def read_text(source: str) -> Text:
+    """Split a prompt into words."""
+    plain = unicodedata.normalize("NFKC", source).replace("\u2019", "'").replace("\u2018", "'")
+    words: list[str] = []
+    raws: list[str] = []
+    starts: list[bool] = []
+    start = True
+    for raw in _TOKEN.findall(plain):
+        if raw in ".!?:;\n":
+            start = True
+            continue
+        for word in _open(raw.lower()):
+            words.append(word)
+            raws.append(raw)
+            starts.append(start)
+        start = False
+    return Text(
+        source=plain,
+        words=tuple(words),
+        stems=tuple(map(stem, words)),
+        raws=tuple(raws),
+        starts=tuple(starts),
+    )
+
+
+def _open(word: str) -> tuple[str, ...]:
+    opened = _CONTRACTIONS.get(word)
+    if opened is not None:
+        return opened
+    if "'" not in word:
+        return (word,)
+    for ending, meaning in _ENDINGS.items():
+        if word.endswith(ending) and len(word) > len(ending):
+            return (word[: -len(ending)], meaning)
+    if word.endswith("'s"):
+        owner = word[:-2]
+        return (owner, "is") if owner in _OWNERLESS else (owner,)
+    return (word.replace("'", ""),)

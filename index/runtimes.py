@@ -1,0 +1,159 @@
+"""What runs an embedding model: the int8 export on onnxruntime, or torch when there is none."""
+
+import logging
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+import onnxruntime
+from numpy.typing import NDArray
+from tokenizers import Tokenizer
+
+from index.errors import EmbedderFault
+from index.export import EXPORT_VERSION, MODEL_FILE, PROBES, PROBES_FILE
+from index.modelfiles import ModelFiles
+
+Vectors = NDArray[np.float32]
+
+_LEAST_PROBE_COSINE = 0.98
+_EXPORT_TIMEOUT_S = 600
+
+logger = logging.getLogger(__name__)
+
+
+class Runtime(Protocol):
+    """Blocking; called from one thread at a time."""
+
+    name: str
+    dimension: int
+
+    def encode(self, texts: Sequence[str]) -> Vectors:
+        """Unit vectors [num_texts, dimension]. One text always gives the same vector."""
+        ...
+
+
+class OnnxRuntime:
+    """The int8 export. Deterministic: the vector of a text does not depend on its neighbours."""
+
+    name = f"onnx-int8-{EXPORT_VERSION}"
+
+    def __init__(self, model: Path, *, files: ModelFiles, threads: int) -> None:
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads = threads
+        options.inter_op_num_threads = 1
+        # Spinning threads would take the core that serves requests.
+        options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+        options.enable_cpu_mem_arena = False
+        self._session = onnxruntime.InferenceSession(
+            model, options, providers=["CPUExecutionProvider"]
+        )
+        self._tokenizer = load_tokenizer(files)
+        self._prefix = files.prefix
+        self.dimension = int(self._session.get_outputs()[0].shape[1])
+
+    def encode(self, texts: Sequence[str]) -> Vectors:
+        """One run a text: int8 scales are taken over a whole batch, so that neighbours would
+        change a vector (measured: down to a cosine of .96), and a verdict with it."""
+        vectors = np.empty((len(texts), self.dimension), dtype=np.float32)
+        for row, text in enumerate(texts):
+            ids = np.array([self._tokenizer.encode(self._prefix + text).ids], dtype=np.int64)
+            feed = {"input_ids": ids, "attention_mask": np.ones_like(ids)}  # [1, num_tokens]
+            vectors[row] = self._session.run(None, feed)[0][0]
+        return vectors
+
+
+class TorchRuntime:
+    """The original model in this process: slower and larger, for models that cannot be exported."""
+
+    name = "torch"
+
+    def __init__(self, files: ModelFiles) -> None:
+        from sentence_transformers import SentenceTransformer
+
+        self._model = SentenceTransformer(str(files.directory), device="cpu", local_files_only=True)
+        self._prefix = files.prefix
+        self.dimension = len(self.encode(["probe"])[0])
+
+    def encode(self, texts: Sequence[str]) -> Vectors:
+        """Alone as well, so that padding cannot move a vector."""
+        prefixed = [self._prefix + text for text in texts]
+        vectors = self._model.encode(
+            prefixed, batch_size=1, normalize_embeddings=True, show_progress_bar=False, prompt=""
+        )
+        return np.asarray(vectors, dtype=np.float32)
+
+
+def load_tokenizer(files: ModelFiles) -> Tokenizer:
+    """The model's tokenizer, without its truncation and padding: nothing is cut in silence."""
+    tokenizer = Tokenizer.from_file(str(files.directory / "tokenizer.json"))
+    tokenizer.no_truncation()
+    tokenizer.no_padding()
+    return tokenizer
+
+
+def load_runtime(files: ModelFiles, *, threads: int, cache: Path) -> Runtime:
+    """The export if it is there, can be made and agrees with the original; else torch.
+
+    The first export of a model takes some ten seconds, and blocks.
+    """
+    try:
+        kept = _kept_export(files, cache)
+        runtime = OnnxRuntime(kept / MODEL_FILE, files=files, threads=threads)
+        _check(runtime, np.load(kept / PROBES_FILE))
+    except (EmbedderFault, OSError, RuntimeError, ValueError) as fault:
+        logger.warning("embedder runs on torch, not on its int8 export: %s", fault)
+        return TorchRuntime(files)
+    return runtime
+
+
+def _kept_export(files: ModelFiles, cache: Path) -> Path:
+    kept = cache / "embedders" / f"{files.digest[:32]}-{EXPORT_VERSION}"
+    if (kept / MODEL_FILE).is_file():
+        return kept
+    kept.parent.mkdir(parents=True, exist_ok=True)
+    logger.info("exporting the embedder to int8 (once), into %s", kept)
+    making = Path(tempfile.mkdtemp(prefix=".making-", dir=kept.parent))
+    try:
+        _run_export(files.directory, making)
+        _publish(making, kept)
+    finally:
+        shutil.rmtree(making, ignore_errors=True)
+    return kept
+
+
+def _run_export(model: Path, output: Path) -> None:
+    command = [sys.executable, "-m", "index.export", str(model), str(output)]
+    environment = {**os.environ, "HF_HUB_OFFLINE": "1"}
+    try:
+        subprocess.run(  # noqa: S603  (our own module, paths of the operator)
+            command, check=True, capture_output=True, timeout=_EXPORT_TIMEOUT_S, env=environment
+        )
+    except subprocess.TimeoutExpired as fault:
+        raise EmbedderFault("the export took too long") from fault
+    except subprocess.CalledProcessError as fault:
+        last_line = fault.stderr.decode(errors="replace").strip().rpartition("\n")[2]
+        raise EmbedderFault(f"the export failed: {last_line}") from fault
+
+
+def _publish(making: Path, kept: Path) -> None:
+    """Appear whole or not at all; another process may have been first, which is as good."""
+    try:
+        making.rename(kept)
+    except OSError:
+        if not (kept / MODEL_FILE).is_file():
+            raise
+
+
+def _check(runtime: Runtime, original: Vectors) -> None:
+    # [num_probes, dimension] twice -> one cosine a probe
+    cosines = np.einsum("pd,pd->p", runtime.encode(PROBES), original)
+    if not cosines.min() >= _LEAST_PROBE_COSINE:
+        raise EmbedderFault(
+            f"the int8 export differs from the original (cosine {cosines.min():.3f})"
+        )

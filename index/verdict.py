@@ -1,0 +1,116 @@
+"""May the answer to one prompt be served for another? Pure and deterministic."""
+
+from typing import Literal
+
+import msgspec
+
+from index.guards.content import Difference, compare_content
+from index.guards.parse import GUARDS, Parsed, parse
+
+Profile = Literal["strict", "balanced", "intent"]
+
+CONTENT = "content"
+WORD_ORDER = "word_order"
+"""The two judgements over content words; switched by name like the guards."""
+
+
+class Thresholds(msgspec.Struct, frozen=True, kw_only=True):
+    """Least cosine similarity by what the content words of the two prompts say."""
+
+    same: float
+    """Every content word has a counterpart."""
+    added: float
+    """One prompt has a word more."""
+    exchanged: float
+    """One word stands for another."""
+    per_word: float
+    """Asked on top for each further word."""
+
+
+class Rules(msgspec.Struct, frozen=True, kw_only=True):
+    """What a policy asks of a semantic hit."""
+
+    thresholds: Thresholds
+    guards: frozenset[str]
+    """Names of the guards that are on."""
+
+
+STRICT = Thresholds(same=0.85, added=0.93, exchanged=0.95, per_word=0.01)
+BALANCED = Thresholds(same=0.82, added=0.90, exchanged=0.93, per_word=0.01)
+INTENT = Thresholds(same=0.80, added=0.80, exchanged=0.80, per_word=0.0)
+"""Chosen on labelled pairs with all-MiniLM-L6-v2; `tests/benchmark/semantic.py` measures them."""
+
+_ALL_GUARDS = frozenset(guard.name for guard in GUARDS) | {CONTENT, WORD_ORDER}
+_PROFILES = {
+    "strict": Rules(thresholds=STRICT, guards=_ALL_GUARDS),
+    "balanced": Rules(thresholds=BALANCED, guards=_ALL_GUARDS),
+    "intent": Rules(thresholds=INTENT, guards=frozenset({"numbers", "negation"})),
+}
+
+
+def rules_for(profile: Profile, *, threshold: float | None = None) -> Rules:
+    """The rules of a profile. A `threshold` of the user's own is the least similarity whatever
+    the words say; where a profile asks for more, it still does."""
+    rules = _PROFILES[profile]
+    if threshold is None:
+        return rules
+    chosen = msgspec.structs.replace(
+        rules.thresholds,
+        same=threshold,
+        added=max(threshold, rules.thresholds.added),
+        exchanged=max(threshold, rules.thresholds.exchanged),
+    )
+    return msgspec.structs.replace(rules, thresholds=chosen)
+
+
+class Accepted(msgspec.Struct, frozen=True, tag="accepted"):
+    """The answer may be served."""
+
+    similarity: float
+
+
+class Refused(msgspec.Struct, frozen=True, tag="refused"):
+    """`reason` is the name of a guard, or `similarity`."""
+
+    reason: str
+
+
+Verdict = Accepted | Refused
+
+
+def judge(query: str, candidate: str, *, similarity: float, rules: Rules) -> Verdict:
+    """Judge a candidate that was found by `similarity` (cosine of the two embeddings)."""
+    if query == candidate:
+        return Accepted(similarity)
+    if similarity < rules.thresholds.same:
+        return Refused("similarity")
+    a, b = parse(query), parse(candidate)
+    reason = _guarded(a, b, rules.guards)
+    if reason is not None:
+        return Refused(reason)
+    return _measured(compare_content(a.content, b.content), similarity, rules)
+
+
+def _guarded(a: Parsed, b: Parsed, names: frozenset[str]) -> str | None:
+    for guard, one, other in zip(GUARDS, a.features, b.features, strict=True):
+        if one != other and guard.name in names:
+            reason = guard.compare(one, other)
+            if reason is not None:
+                return reason
+    return None
+
+
+def _measured(difference: Difference, similarity: float, rules: Rules) -> Verdict:
+    if difference.reordered and WORD_ORDER in rules.guards:
+        return Refused(WORD_ORDER)
+    if CONTENT in rules.guards and similarity < _asked(difference, rules.thresholds):
+        return Refused(CONTENT)
+    return Accepted(similarity)
+
+
+def _asked(difference: Difference, thresholds: Thresholds) -> float:
+    num_words = difference.exchanged + difference.added
+    if num_words == 0:
+        return thresholds.same
+    first = thresholds.exchanged if difference.exchanged else thresholds.added
+    return first + thresholds.per_word * (num_words - 1)
