@@ -241,6 +241,8 @@ def _cache(route: Route, config: Config, path: Path) -> Iterator[Finding]:
 
 def _globs(route: Route, path: Path) -> Iterator[Finding]:
     model = route.match.model
+    if model == ():
+        yield Finding(path=path, message="an empty list matches no model")
     for glob in (model,) if isinstance(model, str) else model or ():
         if not glob:
             yield Finding(path=path, message="an empty pattern matches no model")

