@@ -54,8 +54,8 @@ class _Found:
     def flag(self, name: str) -> None:
         self._values[name] = True
 
-    def time(self, name: str, value: object, *, where: str) -> None:
-        self._values[name] = min(_duration_s(value, where=where), self._values.get(name, math.inf))
+    def time(self, name: str, value_s: float) -> None:
+        self._values[name] = min(value_s, self._values.get(name, math.inf))
 
     def namespace(self, value: object, *, where: str) -> None:
         if not isinstance(value, str) or len(value) > MAX_NAMESPACE_CHARS:
@@ -82,7 +82,7 @@ def _read_header(found: _Found, name: bytes, value: str) -> None:
         case b"cache-control":
             _read_cache_control(found, value)
         case b"x-cache-ttl":
-            found.time("ttl_s", value, where="X-Cache-TTL")
+            found.time("ttl_s", _duration_s(value, where="X-Cache-TTL"))
         case b"x-cache-namespace":
             found.namespace(value, where="X-Cache-Namespace")
         case _:
@@ -99,7 +99,7 @@ def _read_cache_control(found: _Found, value: str) -> None:
             # RFC 9111, section 5.2.1.2: without a value, any staleness will do.
             endless = name == "max-stale" and not argument
             where = f"Cache-Control: {name}"
-            found.time(_TIMES[name], math.inf if endless else argument, where=where)
+            found.time(_TIMES[name], math.inf if endless else _duration_s(argument, where=where))
 
 
 def _read_body(found: _Found, cache: object) -> None:
@@ -115,7 +115,7 @@ def _read_body(found: _Found, cache: object) -> None:
 
 def _read_member(found: _Found, name: str, value: object, *, where: str) -> None:
     if name in _BODY_TIMES:
-        found.time(_BODY_TIMES[name], value, where=where)
+        found.time(_BODY_TIMES[name], _duration_s(value, where=where))
     elif name in _BODY_FLAGS:
         if _boolean(value, where=where):
             found.flag(_BODY_FLAGS[name])

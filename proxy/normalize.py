@@ -1,38 +1,43 @@
-"""Folding of text before it is keyed: what a policy says does not make another question.
+"""Folding of text before it is keyed: differences that a policy says do not make another question.
 
 Only user and system messages are folded, only for the key; what is forwarded is the original.
 """
 
 import re
 import unicodedata
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
 from typing import Any
+
+import msgspec
 
 from proxy.call import Surface
 from proxy.config import Fold
 from proxy.conversation import map_texts
 
-_CODE = re.compile(
-    r"""
-      ^\ {0,3}(?P<fence>`{3,}|~{3,}) [^\n]* (?:\n .*?)?? (?: ^\ {0,3}(?P=fence)[`~]*[ \t]*$ | \Z)
-    | ^(?:\ {4}|\t) [^\n]* $                    # an indented line
-    | (?P<ticks>`+) (?!`) .+? (?<!`) (?P=ticks) (?!`)
-    """,
-    re.VERBOSE | re.MULTILINE | re.DOTALL,
-)
-"""Code in Markdown: fenced blocks (an open fence reaches to the end), indented lines, spans."""
-
+_LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+")
+_FENCE = re.compile(r" {0,3}(`{3,}|~{3,})")
+_INDENTED = re.compile(r" {4}| {0,3}\t")
+_TICKS = re.compile("`+")
 _GAP = re.compile(r"(?<=\S)[ \t]{2,}")
 """More than one blank after a word. Blanks that begin a line are indentation and stay."""
 
 
+class _Piece(msgspec.Struct, frozen=True):
+    text: str
+    is_code: bool
+
+
 def fold(text: str, folds: Collection[Fold]) -> str:
-    """Fold one text. The order of `folds` does not matter; folding twice changes nothing more."""
-    if "line_endings" in folds:
+    """Fold one text. The order of `folds` does not matter.
+
+    `collapse_spaces` and `casefold` leave Markdown code alone: fenced blocks, indented lines and
+    code spans.
+    """
+    if "line_endings" in folds and "\r" in text:
         text = text.replace("\r\n", "\n").replace("\r", "\n")
-    if "unicode" in folds:
+    if "unicode" in folds and not text.isascii():
         text = unicodedata.normalize("NFC", text)
-    if "collapse_spaces" in folds:
+    if "collapse_spaces" in folds and ("  " in text or "\t" in text):
         text = _outside_code(text, lambda prose: _GAP.sub(" ", prose))
     if "casefold" in folds:
         text = _outside_code(text, str.casefold)
@@ -51,8 +56,49 @@ def normalize(surface: Surface, fields: dict[str, Any], folds: Collection[Fold])
 
 
 def _outside_code(text: str, change: Callable[[str], str]) -> str:
-    pieces, end = [], 0
-    for code in _CODE.finditer(text):
-        pieces += [change(text[end : code.start()]), code[0]]
-        end = code.end()
-    return "".join([*pieces, change(text[end:])])
+    return "".join(
+        piece.text if piece.is_code else change(piece.text)
+        for block in _blocks(text)
+        for piece in ((block,) if block.is_code else _spans(block.text))
+    )
+
+
+def _blocks(text: str) -> Iterator[_Piece]:
+    """Lines of code and what lies between them. An open fence reaches to the end."""
+    prose: list[str] = []
+    fence = ""
+    for line in _LINE.findall(text):
+        mark = _FENCE.match(line)
+        is_code = bool(fence) or mark is not None or _INDENTED.match(line) is not None
+        if not fence and mark is not None:
+            fence = mark[1]
+        elif mark is not None and mark[1].startswith(fence) and not line[mark.end() :].strip():
+            fence = ""
+        if not is_code:
+            prose.append(line)
+            continue
+        yield _Piece("".join(prose), is_code=False)
+        yield _Piece(line, is_code=True)
+        prose.clear()
+    yield _Piece("".join(prose), is_code=False)
+
+
+def _spans(text: str) -> Iterator[_Piece]:
+    """Code spans and what lies between them: from a run of backticks to the next one as long.
+
+    Each run is looked at once, so that no text takes more than linear time.
+    """
+    runs = list(_TICKS.finditer(text))
+    later: dict[int, list[re.Match[str]]] = {}
+    for run in reversed(runs):
+        later.setdefault(len(run[0]), []).append(run)
+    end = 0
+    for run in runs:
+        ends = later[len(run[0])]
+        ends.pop()
+        if run.start() < end or not ends:
+            continue
+        yield _Piece(text[end : run.start()], is_code=False)
+        yield _Piece(text[run.start() : ends[-1].end()], is_code=True)
+        end = ends[-1].end()
+    yield _Piece(text[end:], is_code=False)

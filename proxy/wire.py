@@ -52,11 +52,6 @@ class Decoded(msgspec.Struct, frozen=True, kw_only=True):
     """The `cache` object as it was sent; None without one."""
 
     @property
-    def raw(self) -> dict[str, Raw]:
-        """The members of `body` as they are written. Decoded at each call: only misses need it."""
-        return _MEMBERS.decode(self.body)
-
-    @property
     def stream(self) -> bool:
         """The client wants a stream."""
         return not isinstance(self.view, EmbeddingView) and self.view.stream is True
@@ -93,8 +88,13 @@ def decode(surface: Surface, body: bytes) -> Decoded:
     if "cache" not in fields:
         return Decoded(view=view, fields=fields, body=body, cache=None)
     cache = fields.pop("cache")
-    stripped = edit(_MEMBERS.decode(body), remove=("cache",), replace={})
+    stripped = edit(members(body), remove=("cache",), replace={})
     return Decoded(view=view, fields=fields, body=stripped, cache=cache)
+
+
+def members(body: bytes) -> dict[str, Raw]:
+    """The members of a body that `decode` has let in, each as it is written."""
+    return _MEMBERS.decode(body)
 
 
 def edit(raw: Mapping[str, Raw], *, remove: Collection[str], replace: Mapping[str, bytes]) -> bytes:
@@ -103,8 +103,7 @@ def edit(raw: Mapping[str, Raw], *, remove: Collection[str], replace: Mapping[st
     The value of every other member stays byte for byte what it was.
     """
     kept = {name: value for name, value in raw.items() if name not in remove}
-    members = kept | {name: Raw(value) for name, value in replace.items()}
-    return _ENCODER.encode(members)
+    return _ENCODER.encode(kept | {name: Raw(value) for name, value in replace.items()})
 
 
 def _read(body: bytes) -> dict[str, Any]:

@@ -227,7 +227,7 @@ def test_our_cache_object_is_taken_out_and_the_rest_stays_byte_for_byte():
 
 
 def test_edit_replaces_adds_and_removes_without_touching_the_rest():
-    raw = wire.decode(Surface.CHAT, body(b'"a": 1.50 ,"b":{"x" : 1}')).raw
+    raw = wire.members(body(b'"a": 1.50 ,"b":{"x" : 1}'))
     edited = wire.edit(raw, remove=("b",), replace={"model": b'"n"', "z": b"[1]"})
     assert edited == b'{"model":"n","messages":[{"role":"user","content":"hi"}],"a":1.50,"z":[1]}'
 
