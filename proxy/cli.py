@@ -1,0 +1,62 @@
+"""The command line. Exit codes: 0 done, 1 failed, 2 wrong command line or config."""
+
+import os
+import sys
+from collections.abc import Sequence
+from importlib.metadata import version
+
+from cyclopts import App, CycloptsError, Parameter
+
+from proxy.commands.check import check
+from proxy.commands.entries import entries
+from proxy.commands.entry import entry
+from proxy.commands.failure import FAILED, MISUSED, CommandFailed
+from proxy.commands.purge import purge
+from proxy.commands.schema import schema
+from proxy.commands.serve import serve
+from proxy.commands.stats import stats
+from proxy.errors import ConfigError
+
+_COMMANDS = (serve, check, schema, purge, stats, entries, entry)
+"""Light to import: each imports what it works with when it is called."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command; its exit code. Takes the process's own arguments by default."""
+    try:
+        code = _app()(arguments, exit_on_error=False, print_error=True)
+    except CycloptsError:
+        return MISUSED
+    except ConfigError as error:
+        sys.stderr.write(f"{error}\n")
+        return MISUSED
+    except CommandFailed as error:
+        sys.stderr.write(f"rejoinder: {error}\n")
+        return error.code
+    except BrokenPipeError:
+        # The reader (`head`) has left. Nothing more is written, not even what Python still buffers.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return FAILED
+    return code if isinstance(code, int) else 0
+
+
+def _app() -> App:
+    app = App(
+        name="rejoinder",
+        help="An OpenAI-compatible caching reverse proxy with an embedded engine.",
+        version=version("rejoinder"),
+        default_parameter=Parameter(negative=(), show_default=_shown_default),
+        result_action="return_value",
+    )
+    for command in _COMMANDS:
+        app.command(command)
+    return app
+
+
+def _shown_default(value: object) -> object:
+    """Nothing for what is simply off or empty."""
+    return value or None
+
+
+if __name__ == "__main__":
+    sys.exit(main())

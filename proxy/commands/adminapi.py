@@ -1,0 +1,49 @@
+"""What goes to and comes from the admin port, as far as the commands read it."""
+
+import msgspec
+
+
+class PurgeRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What to purge; lists are ORed."""
+
+    tags: tuple[str, ...] = ()
+    keys: tuple[str, ...] = ()
+    models: tuple[str, ...] = ()
+    tenants: tuple[str, ...] = ()
+    all: bool = False
+    soft: bool = False
+    dry_run: bool = False
+
+
+class Purged(msgspec.Struct, frozen=True, kw_only=True):
+    """`matched`: live answers covered, None where they were too many to count in time."""
+
+    matched: int | None
+    entries: int
+    pages: int
+    sequence: int
+
+
+class Entry(msgspec.Struct, frozen=True, kw_only=True):
+    """One stored answer, without the answer. Times are Unix seconds."""
+
+    key: str
+    tenant: str
+    policy: str
+    upstream: str
+    model: str
+    surface: str
+    prompt: str
+    tags: tuple[str, ...]
+    created_at: float
+    expires_at: float
+    input_tokens: int
+    output_tokens: int
+    size_bytes: int
+
+
+class EntryPage(msgspec.Struct, frozen=True, kw_only=True):
+    """Entries, newest first; `cursor` continues the listing, None at its end."""
+
+    entries: tuple[Entry, ...]
+    cursor: str | None

@@ -1,0 +1,104 @@
+"""The admin API as the commands call it (paths and shapes: the admin port's own description)."""
+
+from collections.abc import Mapping
+from typing import Any, TypeVar
+from urllib.parse import quote
+
+import httpx
+import msgspec
+
+from proxy.commands.adminapi import PurgeRequest
+from proxy.commands.connection import Connection
+from proxy.commands.failure import CommandFailed
+from proxy.errors import ErrorBody
+
+T = TypeVar("T")
+
+_TIMEOUT_S = 60.0
+_UNIX = "unix:"
+
+
+class AdminClient:
+    """One server's admin API. Every failure is a `CommandFailed` that says what was tried."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        address = connection.admin
+        transport, base_url = None, address.rstrip("/")
+        if address.startswith(_UNIX):
+            transport = httpx.HTTPTransport(uds=address.removeprefix(_UNIX))
+            base_url = "http://localhost"
+        headers = {"authorization": f"Bearer {connection.token}"} if connection.token else {}
+        # The admin port is on this machine or near it: no HTTP_PROXY in between.
+        self._client = httpx.Client(
+            base_url=base_url,
+            transport=transport,
+            headers=headers,
+            timeout=_TIMEOUT_S,
+            trust_env=False,
+        )
+
+    def stats(self) -> bytes:
+        """JSON as the server sent it."""
+        return self._ask("GET", "/cache/stats")
+
+    def entries(self, where: Mapping[str, str | int | None]) -> bytes:
+        """JSON of an `EntryPage`. `where`: tag, model, tenant, q, cursor, limit; None is absent."""
+        given = {name: value for name, value in where.items() if value is not None}
+        return self._ask("GET", "/cache/entries", params=given)
+
+    def entry(self, key: str) -> bytes:
+        """JSON as the server sent it."""
+        return self._ask("GET", f"/cache/entries/{quote(key, safe='')}")
+
+    def delete(self, key: str) -> bytes:
+        """JSON as the server sent it; may be empty."""
+        return self._ask("DELETE", f"/cache/entries/{quote(key, safe='')}")
+
+    def purge(self, request: PurgeRequest) -> bytes:
+        """JSON of a `Purged`."""
+        return self._ask("POST", "/cache/purge", body=msgspec.json.encode(request))
+
+    def decoded(self, body: bytes, kind: type[T]) -> T:
+        """What the server sent, as a type of this file."""
+        try:
+            return msgspec.json.decode(body, type=kind)
+        except msgspec.MsgspecError as error:
+            message = f"{self._connection.admin} did not answer as an admin port does: {error}"
+            raise CommandFailed(message) from None
+
+    def _ask(
+        self,
+        method: str,
+        path: str,
+        *,
+        params: Mapping[str, Any] | None = None,
+        body: bytes | None = None,
+    ) -> bytes:
+        tried = f"{method} {self._connection.admin}{path}"
+        headers = {"content-type": "application/json"} if body is not None else {}
+        try:
+            answer = self._client.request(
+                method, path, params=params, content=body, headers=headers
+            )
+        except (httpx.HTTPError, httpx.InvalidURL, ValueError) as error:
+            raise CommandFailed(f"no answer to {tried}: {_reason(error)}") from None
+        if answer.is_success:
+            return answer.content
+        raise CommandFailed(f"{tried} was answered {answer.status_code}: {_message(answer)}")
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, httpx.ConnectError):
+        return f"cannot connect ({error}); does the server run, and is this its admin port?"
+    return str(error) or type(error).__name__
+
+
+def _message(answer: httpx.Response) -> str:
+    try:
+        message = msgspec.json.decode(answer.content, type=ErrorBody).error.message
+    except msgspec.MsgspecError:
+        message = "not in the words of an admin port; is this the right address?"
+    if answer.status_code in (401, 403):
+        message += " (--token or REJOINDER_ADMIN_TOKEN gives the admin token)"
+    return message

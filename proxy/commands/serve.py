@@ -1,0 +1,43 @@
+"""`rejoinder serve`: run the proxy."""
+
+import os
+from pathlib import Path
+from typing import Annotated
+
+from cyclopts import Parameter
+
+from proxy.commands.check import check
+from proxy.commands.output import note
+
+
+def serve(file: Path, /, *, check_only: Annotated[bool, Parameter(name="--check")] = False) -> int:
+    """Run the proxy until SIGTERM or Ctrl-C.
+
+    Checks the config first; what cannot work is said at once, each mistake with its line, and the
+    exit code is then 2. Relative paths in the config count from the current folder.
+
+    **Examples**
+
+        rejoinder serve configs/quickstart.yaml
+
+        rejoinder serve configs/quickstart.yaml --check
+
+    Parameters
+    ----------
+    file
+        The config file (YAML).
+    check_only
+        Only check the config, as `rejoinder check` does.
+    """
+    if check_only:
+        return check(file)
+    from proxy.configfile import read
+
+    # Before the server's own imports: a mistake in the config is told at once.
+    loaded = read(file, environ=os.environ)
+    for warning in loaded.warnings:
+        note(f"warning: {warning}")
+
+    from proxy.app import serve as serve_app
+
+    return serve_app(loaded.config, say=note)
