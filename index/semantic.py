@@ -139,6 +139,10 @@ class SemanticIndex:
         return Sought(embedding=vector.astype("<f4").tobytes(), candidates=candidates)
 
     def add(self, entry: Entry) -> None:
+        held = self._by_key.get(entry.key)
+        # The feed tells a process of its own entries too; an embedding follows from its text.
+        if held is not None and (held.scope, held.prompt) == (entry.scope, entry.prompt):
+            return
         self.remove(entry.key)
         if entry.embedder != self.identity or len(entry.embedding) != self._embedding_bytes:
             return
