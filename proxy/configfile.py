@@ -1,4 +1,4 @@
-"""Reading the config file: text in, `Config` out, or one error with every mistake and its line.
+"""The config file: text in, `Config` out, or one error with every mistake and its line; and back.
 
 Relative paths in a config (`store.path`, the models' paths) count from the current folder of the
 process, not from the config file's folder.
@@ -16,6 +16,7 @@ from proxy.configchecks import Finding, Machine, check_config
 from proxy.confignodes import Malformed, compose
 from proxy.configtree import Path, Problem, Tree, read_tree, show_path
 from proxy.errors import ConfigError
+from proxy.units import Secret, to_config
 
 log = logging.getLogger(__name__)
 
@@ -54,6 +55,12 @@ def read(path: pathlib.Path, *, environ: Mapping[str, str]) -> Loaded:
         raise ConfigError([_line(path, problem) for problem in problems])
     warnings = tuple(_line(path, _problem(f, tree)) for f in findings)
     return Loaded(config=partial, warnings=warnings)
+
+
+def dump(config: Config) -> bytes:
+    """The config as JSON with all defaults; secrets are `***`, and so are tenants' keys."""
+    shown = msgspec.to_builtins(_without_keys(config), enc_hook=to_config)
+    return msgspec.json.format(msgspec.json.encode(shown), indent=2)
 
 
 def _text(path: pathlib.Path) -> str:
@@ -98,3 +105,14 @@ def _problem(finding: Finding, tree: Tree) -> Problem:
 def _line(file: pathlib.Path, problem: Problem) -> str:
     where = f"{show_path(problem.path)}: " if problem.path else ""
     return f"{file}:{problem.line}: {where}{problem.message}"
+
+
+def _without_keys(config: Config) -> Config:
+    """Keys of a dict pass by `enc_hook`, and masked they would fall together: number them."""
+    if config.tenants is None:
+        return config
+    names = config.tenants.keys.values()
+    keys = {Secret(f"*** ({n})"): name for n, name in enumerate(names, start=1)}
+    return msgspec.structs.replace(
+        config, tenants=msgspec.structs.replace(config.tenants, keys=keys)
+    )

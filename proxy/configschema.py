@@ -1,4 +1,4 @@
-"""The config to the outside: its JSON Schema, and a config written out without its secrets."""
+"""The JSON Schema of the config file, for editors and for the reference."""
 
 import ast
 import inspect
@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from proxy import config
-from proxy.units import Secret, schema_of, to_config
+from proxy.units import schema_of, to_config
 
 _DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
@@ -29,21 +29,6 @@ def schema() -> bytes:
             if field.default_factory is not msgspec.NODEFAULT:
                 shown["default"] = msgspec.to_builtins(field.default_factory(), enc_hook=to_config)
     return msgspec.json.format(msgspec.json.encode(document), indent=2)
-
-
-def dump(value: config.Config) -> bytes:
-    """The config as JSON with all defaults; secrets are `***`, and so are tenants' keys."""
-    shown = msgspec.to_builtins(_without_keys(value), enc_hook=to_config)
-    return msgspec.json.format(msgspec.json.encode(shown), indent=2)
-
-
-def _without_keys(value: config.Config) -> config.Config:
-    """Keys of a dict pass by `enc_hook`, and masked they would fall together: number them."""
-    if value.tenants is None:
-        return value
-    names = value.tenants.keys.values()
-    keys = {Secret(f"*** ({n})"): name for n, name in enumerate(names, start=1)}
-    return msgspec.structs.replace(value, tenants=msgspec.structs.replace(value.tenants, keys=keys))
 
 
 def _describe(shown: dict[str, Any], documentation: str) -> None:

@@ -8,8 +8,8 @@ import pytest
 
 from proxy import config as written
 from proxy.config import Admin, Config, Policy, Route, Tenants, Upstream
-from proxy.configfile import load
-from proxy.configschema import dump, schema
+from proxy.configfile import dump, load
+from proxy.configschema import schema
 from proxy.units import Bytes, Duration, Secret
 
 STRUCTS = [
