@@ -39,6 +39,7 @@ class MemoryStore:
     """`Store` for one process, bounded by `max_bytes` (as `Entry.size_bytes` counts)."""
 
     def __init__(self, *, max_bytes: int) -> None:
+        self.secret = secrets.token_bytes(32)
         self._tier = Tier(max_bytes=max_bytes)
         self._purges = PurgeTable(generation=secrets.token_hex(16))
         self._purged_at: dict[str, float] = {}

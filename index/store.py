@@ -124,6 +124,10 @@ class StoreStats(msgspec.Struct, frozen=True, kw_only=True):
 class Store(Protocol):
     """All methods raise `StoreFault` when the store fails; the caller treats that as a miss."""
 
+    secret: bytes
+    """Made with the store, shared by all who use it; never shown. Keys are keyed with it, so that
+    a key in a header tells a stranger nothing."""
+
     async def get(self, key: str, *, now: float, tags: Sequence[str] = ()) -> Lookup:
         """Look a key up. An entry that lacks one of `tags` is not returned (`lacks_tag`)."""
         ...

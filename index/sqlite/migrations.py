@@ -29,6 +29,7 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
         CREATE TABLE state (
             id INTEGER PRIMARY KEY CHECK (id = 1),
             generation TEXT NOT NULL,
+            secret BLOB NOT NULL,
             sequence INTEGER NOT NULL DEFAULT 0,
             floor INTEGER NOT NULL DEFAULT 0,
             change INTEGER NOT NULL DEFAULT 0,
@@ -39,7 +40,10 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
             inflation REAL NOT NULL DEFAULT 0
         )
         """,
-        "INSERT INTO state (id, generation) VALUES (1, lower(hex(randomblob(16))))",
+        """
+        INSERT INTO state (id, generation, secret)
+        VALUES (1, lower(hex(randomblob(16))), randomblob(32))
+        """,
         """
         CREATE TABLE entry (
             id INTEGER PRIMARY KEY,

@@ -7,7 +7,7 @@ import msgspec
 from index import record
 from index.entry import Entry
 from index.purges import PurgeTable
-from index.sqlite.state import State, read_marks, read_state
+from index.sqlite.state import State, read_marks, read_secret, read_state
 from index.tier import Tier
 
 MAX_BEHIND = 4096
@@ -31,6 +31,7 @@ class Reader:
 
     def __init__(self, connection: sqlite3.Connection, tier: Tier) -> None:
         self._connection = connection
+        self.secret = read_secret(connection)
         self._probe = connection.cursor()
         self._tier = tier
         self._version: int | None = None

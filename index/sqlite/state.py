@@ -45,6 +45,11 @@ def read_state(connection: sqlite3.Connection) -> State:
     return State(*connection.execute(_READ).fetchone())
 
 
+def read_secret(connection: sqlite3.Connection) -> bytes:
+    """The secret of the store, made with the file."""
+    return bytes(connection.execute("SELECT secret FROM state").fetchone()[0])
+
+
 def write_state(connection: sqlite3.Connection, state: State) -> None:
     """Inside a transaction."""
     connection.execute(_WRITE, msgspec.structs.astuple(state))

@@ -58,6 +58,7 @@ class SqliteStore:
     def __init__(self, database: Database, *, tier: Tier, reader: Reader, writer: Writer) -> None:
         self._database = database
         self._tier = tier
+        self.secret = reader.secret
         self._reader = reader
         self._writer = writer
         self._scanner = Scanner(database)
