@@ -124,7 +124,8 @@ class TagRule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     prefix: str = ""
     """Put before each value of the header."""
     pattern: str | None = None
-    """Regular expression (Python's `re`), searched in user, system and tool messages."""
+    """Regular expression (Python's, as the `regex` package reads it), searched in user, system and
+    tool messages."""
     tag: str | None = None
     r"""Made from a match of `pattern`; `\1` is its first group."""
 

@@ -9,6 +9,7 @@ from itertools import combinations
 from urllib.parse import urlsplit
 
 import msgspec
+import regex  # type: ignore[import-untyped]  # no stubs are published with it
 
 from proxy.address import Address, parse_address
 from proxy.config import CacheUse, Config, Route, TagRule, Upstream
@@ -16,6 +17,7 @@ from proxy.configtree import Path, suggest
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _TENANT = re.compile(r"[!-+\--~]{1,128}")
+_HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 _GROUP = re.compile(r"\\(?:(\d+)|g<(\w+)>)")
 _PACKAGE = "package:"
 _ENGINE_NEEDS = ("torch", "gguf", "tokenizers")
@@ -91,6 +93,8 @@ def _upstreams(config: Config, machine: Machine) -> Iterator[Finding]:
         yield from _name(name, path)
         if upstream.base_url is not None:
             yield from _base_url(upstream.base_url, (*path, "base_url"))
+        for header, value in upstream.headers.items():
+            yield from _header(header, value, (*path, "headers", header))
         if upstream.engine is not None:
             yield from _engine(upstream, (*path, "engine"), machine)
 
@@ -193,18 +197,19 @@ def _policies(config: Config) -> Iterator[Finding]:
 
 
 def _tag_rule(rule: TagRule, path: Path) -> Iterator[Finding]:
+    if rule.header is not None:
+        yield from _header(rule.header, rule.prefix, (*path, "header"))
     if rule.pattern is None or rule.tag is None:
         return
     try:
-        pattern = re.compile(rule.pattern)
-    except re.error as error:
+        pattern = regex.compile(rule.pattern)
+    except regex.error as error:
         message = f"not a regular expression: {error.msg} at position {error.pos}"
         yield Finding(path=(*path, "pattern"), message=message)
         return
-    for number, name in _GROUP.findall(rule.tag):
-        known = int(number) <= pattern.groups if number else name in pattern.groupindex
-        if not known:
-            message = f"the pattern has no group {number or name}"
+    for group in map("".join, _GROUP.findall(rule.tag)):
+        if int(group) > pattern.groups if group.isdigit() else group not in pattern.groupindex:
+            message = f"the pattern has no group {group}"
             yield Finding(path=(*path, "tag"), message=message)
 
 
@@ -216,6 +221,8 @@ def _routes(config: Config) -> Iterator[Finding]:
         yield from _targets(route, config, ("routes", index, "to"))
         yield from _cache(route, config, ("routes", index, "cache"))
         yield from _globs(route, ("routes", index, "match", "model"))
+        for header, glob in route.match.header.items():
+            yield from _header(header, glob, ("routes", index, "match", "header", header))
 
 
 def _targets(route: Route, config: Config, path: Path) -> Iterator[Finding]:
@@ -266,3 +273,11 @@ def _name(name: str, path: Path) -> Iterator[Finding]:
     if not _NAME.fullmatch(name):
         message = "a name is made of letters, digits, dot, dash and underscore"
         yield Finding(path=path, message=message)
+
+
+def _header(name: str, value: str, path: Path) -> Iterator[Finding]:
+    """RFC 9110, sections 5.1 and 5.5: a name is a token, a value holds no control characters."""
+    if not _HEADER_NAME.fullmatch(name):
+        yield Finding(path=path, message="not a name that a header can have")
+    if not value.isprintable() or not value.isascii():
+        yield Finding(path=path, message="the value of a header is printable ASCII")

@@ -12,6 +12,8 @@ import yaml
 
 _TAG = "tag:yaml.org,2002:"
 _INT = re.compile(r"[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+")
+_MAX_DIGITS = 40
+"""A longer number is text: nothing here counts that far, and Python refuses thousands of digits."""
 _FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
 _WORDS: dict[str, bool | None] = {
     "": None, "~": None, "null": None, "Null": None, "NULL": None,
@@ -57,6 +59,8 @@ def compose(text: str) -> yaml.Node:
     except yaml.reader.ReaderError as error:
         line = text.count("\n", 0, error.position) + 1
         raise Malformed(line, f"character U+{error.character:04X} is not allowed") from None
+    except RecursionError:
+        raise Malformed(1, "nested too deeply") from None
     if node is None:
         raise Malformed(1, "the file is empty")
     return node
@@ -97,10 +101,10 @@ def resolve(text: str) -> str | int | float | bool | None:
     """What a plain scalar means in the core schema of YAML 1.2 (section 10.3)."""
     if text in _WORDS:
         return _WORDS[text]
-    if _INT.fullmatch(text):
+    if _INT.fullmatch(text) and len(text) <= _MAX_DIGITS:
         # Decimal unless a prefix says otherwise: a leading zero is no octal sign in YAML 1.2.
         return int(text, 0) if text.startswith(("0o", "0x")) else int(text)
-    return float(text) if _FLOAT.fullmatch(text) else text
+    return float(text) if _FLOAT.fullmatch(text) and len(text) <= _MAX_DIGITS else text
 
 
 def is_plain(node: yaml.ScalarNode) -> bool:

@@ -29,6 +29,7 @@ Path = tuple[str | int, ...]
 T = TypeVar("T", bound=msgspec.Struct)
 
 _MERGE: Final = "tag:yaml.org,2002:merge"
+_TAGS: Final = frozenset({_MERGE, *(f"tag:yaml.org,2002:{kind}" for kind in ("str", "seq", "map"))})
 
 
 class Problem(msgspec.Struct, frozen=True, kw_only=True):
@@ -101,6 +102,8 @@ class _Reader:
         """The node as `kind`, or `_BROKEN` with at least one problem noted."""
         self.lines[path] = line_of(node)
         options = _options(kind)
+        if node.tag not in _TAGS:
+            return self._wrong(options, f"the YAML tag {node.tag!r}", node, path)
         if isinstance(node, yaml.MappingNode):
             return self._mapping(options, node, path)
         if isinstance(node, yaml.SequenceNode):
@@ -233,22 +236,27 @@ class _Reader:
         self.problems.append(Problem(line=line_of(node), path=path, message=message))
 
 
-def _merged(node: yaml.MappingNode) -> list[tuple[yaml.Node, yaml.Node]]:
+def _merged(
+    node: yaml.MappingNode, inside: tuple[yaml.Node, ...] = ()
+) -> list[tuple[yaml.Node, yaml.Node]]:
     """The pairs of a mapping; what `<<` brings in comes last and yields to what stands there."""
-    own = [(key, value) for key, value in node.value if key.tag != _MERGE]
-    names = {key.value for key, _ in own if isinstance(key, yaml.ScalarNode)}
+    pairs: list[tuple[yaml.Node, yaml.Node]] = []
+    brought: list[yaml.MappingNode] = []
     for key, value in node.value:
-        if key.tag != _MERGE:
-            continue
         sources = value.value if isinstance(value, yaml.SequenceNode) else [value]
-        for source in sources:
-            if not isinstance(source, yaml.MappingNode) or source is node:
-                continue
-            for pair in source.value:
-                if isinstance(pair[0], yaml.ScalarNode) and pair[0].value not in names:
-                    names.add(pair[0].value)
-                    own.append(pair)
-    return own
+        if key.tag == _MERGE and all(isinstance(one, yaml.MappingNode) for one in sources):
+            brought += sources
+        else:
+            pairs.append((key, value))
+    names = {key.value for key, _ in pairs if isinstance(key, yaml.ScalarNode)}
+    for source in brought:
+        if source is node or source in inside:
+            continue
+        for key, value in _merged(source, (*inside, node)):
+            if isinstance(key, yaml.ScalarNode) and key.value not in names:
+                names.add(key.value)
+                pairs.append((key, value))
+    return pairs
 
 
 def _options(kind: Any) -> list[Any]:

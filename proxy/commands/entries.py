@@ -20,7 +20,7 @@ def entries(
     model: str | None = None,
     tenant: str | None = None,
     text: str | None = None,
-    limit: Annotated[int, Parameter(validator=Number(gte=1))] = 20,
+    limit: Annotated[int, Parameter(validator=Number(gte=1, lte=1000))] = 20,
     cursor: str | None = None,
     as_json: Annotated[bool, Parameter(name="--json")] = False,
     connection: Connection = LOCAL,
@@ -46,7 +46,7 @@ def entries(
     text
         Only those whose prompt contains this.
     limit
-        Entries on a page.
+        Entries on a page, 1000 at most.
     cursor
         Where to go on, as the page before said.
     as_json

@@ -19,8 +19,7 @@ def entry(
 ) -> int:
     """Show one stored answer, or delete it.
 
-    Deleting frees the entry that is stored. It does not keep one that is being made from being
-    stored: `rejoinder purge --key` does.
+    Deleting also covers an answer that is being made for this key, as `rejoinder purge --key` does.
 
     **Examples**
 

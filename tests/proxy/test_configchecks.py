@@ -124,9 +124,11 @@ def test_a_ttl_over_its_cap_is_told():
     [
         (r"doc=(\w+)", r"doc:\1", None),
         (r"doc=(?P<id>\w+)", r"doc:\g<id>", None),
-        (r"doc=(", "x", "pattern: not a regular expression: missing ), unterminated subpattern"),
+        (r"doc=(\p{L}+)", r"doc:\g<1>", None),
+        (r"doc=(", "x", "pattern: not a regular expression: missing )"),
         (r"doc=\w+", r"doc:\1", "tag: the pattern has no group 1"),
         (r"doc=(\w+)", r"doc:\g<id>", "tag: the pattern has no group id"),
+        (r"doc=(\w+)", r"doc:\g<2>", "tag: the pattern has no group 2"),
     ],
 )
 def test_tag_rules_must_compile_and_name_groups_that_exist(pattern, tag, finding):
@@ -164,6 +166,22 @@ def test_the_policy_called_none_would_be_unreachable():
     assert findings(policies={"none": Policy()}) == [
         "policies/none: `none` already means no cache; choose another name"
     ]
+
+
+@pytest.mark.parametrize(
+    ("parts", "path"),
+    [
+        ({"upstreams": {"u": Upstream(base_url="http://h", headers={"a b": Secret("x")})}},
+         "upstreams/u/headers/a b"),
+        ({"upstreams": {"u": Upstream(base_url="http://h", headers={"a": Secret("x\r\nb: c")})}},
+         "upstreams/u/headers/a"),
+        ({"routes": (Route(to="u", match=Match(header={"ü": "x"})),)}, "routes/0/match/header/ü"),
+        ({"policies": {"p": Policy(tags=(TagRule(header="X:"),))}}, "policies/p/tags/0/header"),
+    ],
+)  # fmt: skip
+def test_headers_that_no_request_could_carry_are_told(parts, path):
+    (finding,) = findings(**parts)
+    assert finding.startswith(f"{path}: ")
 
 
 @pytest.mark.parametrize("name", ["", "a b", "a/b", ".a", "ä"])

@@ -4,6 +4,8 @@ import textwrap
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from proxy.address import Tcp, Unix, parse_address
 from proxy.config import Config
@@ -12,6 +14,13 @@ from proxy.errors import ConfigError
 
 A_DURATION = "expected a duration such as 250ms, 10s, 5m, 1h or 2d"
 A_SIZE = "expected a size such as 64KiB, 256MiB or 8GiB"
+HUGE = "9" * 5000
+PIECES = [
+    "upstreams: ", "routes: ", "policies: ", "tenants: ", "u: ", "to: u", "base_url: http://h",
+    "match: ", "keys: ", "ttl: ", "tags: ", "pattern: (", "engine: ", "model: ", "${X}", "${X:-y}",
+    "{", "}", "[", "]", "- ", ", ", "\n", "\n  ", "\n    ", "&a ", "*a", "<<: ", "null", "1", "1h",
+    "'", '"', "#", "!!int ", "? ", "|\n", "a: ", "\t",
+]  # fmt: skip
 REMOTE = """
 upstreams:
   remote: {base_url: "http://127.0.0.1:9/v1"}
@@ -281,11 +290,50 @@ def test_merge_keys_bring_in_what_is_not_written(config_of):
         + """
 policies:
   base: &base {ttl: 5m, share: tenant}
-  longer: {<<: *base, ttl: 1h}
+  longer: &longer {<<: *base, ttl: 1h}
+  longest: {<<: [*longer], jitter: 0}
 """
     )
+    assert config.policies["longest"].ttl == 3600
+    assert config.policies["longest"].share == "tenant"
     assert config.policies["longer"].ttl == 3600
     assert config.policies["longer"].share == "tenant"
+
+
+@pytest.mark.parametrize(
+    ("line", "complaint"),
+    [
+        ("aliases: &a {<<: *a, b: c, c: &c [*c]}", "aliases.c: expected text, got a list"),
+        ("drain: !x 5", "drain: expected a duration such as 10s, 5m or 1h, got the YAML tag '!x'"),
+        (f"drain: {HUGE}", f"drain: {A_DURATION}, got '{HUGE}'"),
+        (f"limits: {{body: {HUGE}}}", f"limits.body: {A_SIZE}, got '{HUGE}'"),
+        (f"policies: {{p: {{jitter: {HUGE}}}}}", f"policies.p.jitter: expected a number, "
+         f"got '{HUGE}'"),
+    ],
+)  # fmt: skip
+def test_unusual_yaml_is_refused_and_never_followed(problems_of, line, complaint):
+    assert problems_of(REMOTE + line) == [f"6: {complaint}"]
+
+
+def test_brackets_without_end_are_refused(problems_of):
+    assert problems_of("[" * 3000 + "]" * 3000) == ["1: nested too deeply"]
+
+
+@settings(deadline=None)
+@given(
+    st.one_of(
+        st.text(max_size=300),
+        st.lists(st.sampled_from(PIECES), max_size=40).map("".join),
+    )
+)
+def test_any_text_is_a_config_or_a_config_error(tmp_path_factory, text):
+    path = tmp_path_factory.getbasetemp() / "fuzzed.yaml"
+    path.write_text(text, encoding="utf-8")
+    try:
+        read(path, environ={"X": "1"})
+    except ConfigError as error:
+        assert error.problems
+        assert all(str(line).startswith(f"{path}:") for line in error.problems)
 
 
 def test_rules_over_several_keys_are_told_at_the_mapping(problems_of):
