@@ -143,11 +143,10 @@ def _turn_of_item(item: dict[str, Any]) -> Turn:
 
 
 def _is_text(part: object) -> bool:
-    return (
-        isinstance(part, dict)
-        and part.get("type") in _TEXT_PARTS
-        and isinstance(part.get("text"), str)
-    )
+    if not isinstance(part, dict) or not isinstance(part.get("text"), str):
+        return False
+    kind = part.get("type")
+    return isinstance(kind, str) and kind in _TEXT_PARTS
 
 
 def _in_last_slot(

@@ -19,6 +19,8 @@ by themselves; this keeps long documents from getting that far."""
 _CLIENT_TOOLS = frozenset({"function", "custom", "local_shell", "apply_patch"})
 """Tools that the client runs. Any other kind runs at the provider and reads the world."""
 
+_WITH_TOOLS = frozenset({Surface.CHAT, Surface.RESPONSES})
+_LOGPROBS = "message.output_text.logprobs"
 _MEDIA = {"image_url": "image", "input_image": "image", "input_audio": "audio", "file": "file",
           "input_file": "file"}  # fmt: skip
 
@@ -70,10 +72,12 @@ def _bars(call: Call, policy: Policy, volatile: Callable[[str], str | None]) -> 
     fields = call.fields
     if call.surface is Surface.RESPONSES:
         yield from _server_state(fields)
-    if fields.get("web_search_options") is not None:
-        yield "web_search"
-    if any(tool.get("type", "function") not in _CLIENT_TOOLS for tool in fields.get("tools") or ()):
-        yield "hosted_tools"
+    if call.surface in _WITH_TOOLS:
+        if fields.get("web_search_options") is not None:
+            yield "web_search"
+        kinds = (tool.get("type") or "function" for tool in fields.get("tools") or ())
+        if not _CLIENT_TOOLS.issuperset(kinds):
+            yield "hosted_tools"
     if policy.semantic is not None and not _names_ttl(call.directives):
         reason = volatile(last_user_words(call.surface, fields))
         if reason is not None:
@@ -100,25 +104,26 @@ def _exact_only(call: Call) -> Iterator[str]:
     """Why a request cannot be matched by meaning, on a policy that does so."""
     if not call.directives.semantic:
         yield "semantic_off"
-    if call.surface not in (Surface.CHAT, Surface.RESPONSES):
+    if call.surface not in _WITH_TOOLS:
         yield "surface"
         return
-    yield from _exact_parameters(call.fields)
+    yield from _exact_parameters(call.surface, call.fields)
     yield from _exact_turns(call)
 
 
-def _exact_parameters(fields: dict[str, Any]) -> Iterator[str]:
-    form = fields.get("response_format") or (fields.get("text") or {}).get("format") or {}
-    if form.get("type", "text") != "text":
+def _exact_parameters(surface: Surface, fields: dict[str, Any]) -> Iterator[str]:
+    on_chat = surface is Surface.CHAT
+    form = fields.get("response_format") if on_chat else (fields.get("text") or {}).get("format")
+    if form is not None and (form.get("type") or "text") != "text":
         yield "structured_output"
-    wanted = fields.get("include") or ()
-    if fields.get("logprobs") or fields.get("top_logprobs") or any("logprobs" in w for w in wanted):
+    wanted = fields.get("logprobs") if on_chat else _LOGPROBS in (fields.get("include") or ())
+    if wanted or fields.get("top_logprobs"):
         yield "logprobs"
-    if (fields.get("n") or 1) > 1:
+    if on_chat and (fields.get("n") or 1) > 1:
         yield "several_choices"
     if fields.get("tool_choice") not in (None, "auto", "none"):
         yield "tool_choice"
-    if "audio" in (fields.get("modalities") or ()):
+    if on_chat and "audio" in (fields.get("modalities") or ()):
         yield "audio"
 
 

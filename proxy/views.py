@@ -13,6 +13,12 @@ Model = Annotated[str, Meta(min_length=1, max_length=256)]
 Count = Annotated[int, Meta(ge=1)]
 
 
+class Kind(msgspec.Struct, frozen=True):
+    """A tool, the format of an answer, a piece of an item: what matters is of which kind it is."""
+
+    type: str | None = None
+
+
 class Part(msgspec.Struct, frozen=True):
     """A piece of a message; `text` where it is one of text."""
 
@@ -33,7 +39,13 @@ class Item(msgspec.Struct, frozen=True):
 
     type: str | None = None
     role: str | None = None
-    content: str | list[Any] | None = None
+    content: str | list[Kind] | None = None
+
+
+class TextOptions(msgspec.Struct, frozen=True):
+    """`text` of the Responses API."""
+
+    format: Kind | None = None
 
 
 class StreamOptions(msgspec.Struct, frozen=True):
@@ -58,8 +70,8 @@ class ChatView(msgspec.Struct, frozen=True, kw_only=True):
     stop: str | list[str] | None = None
     logprobs: bool | None = None
     top_logprobs: int | None = None
-    response_format: dict[str, Any] | None = None
-    tools: list[dict[str, Any]] | None = None
+    response_format: Kind | None = None
+    tools: list[Kind] | None = None
     tool_choice: str | dict[str, Any] | None = None
     modalities: list[str] | None = None
     web_search_options: dict[str, Any] | None = None
@@ -106,9 +118,9 @@ class ResponseView(msgspec.Struct, frozen=True, kw_only=True):
     top_p: float | None = None
     max_output_tokens: int | None = None
     top_logprobs: int | None = None
-    text: dict[str, Any] | None = None
+    text: TextOptions | None = None
     include: list[str] | None = None
-    tools: list[dict[str, Any]] | None = None
+    tools: list[Kind] | None = None
     tool_choice: str | dict[str, Any] | None = None
 
 
