@@ -20,7 +20,7 @@ _TENANT = re.compile(r"[!-+\--~]{1,128}")
 _HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 _GROUP = re.compile(r"\\(?:(\d+)|g<(\w+)>)")
 _PACKAGE = "package:"
-_ENGINE_NEEDS = ("torch", "gguf", "tokenizers")
+_ENGINE_NEEDS = ("torch", "gguf", "tokenizers", "jinja2")
 _SEMANTIC_NEEDS = ("faiss", "onnxruntime", "sentence_transformers")
 
 

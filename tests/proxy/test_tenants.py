@@ -96,6 +96,16 @@ def test_the_first_credential_counts_and_is_the_one_that_is_passed_on():
     assert identity.caller == Tenants(None).identify(bearer("k1")).caller
 
 
+def test_an_empty_authorization_leaves_room_for_the_other_headers():
+    headers = ((b"authorization", b"Bearer "), (b"x-api-key", b"k1"))
+    assert Tenants(None).identify(headers).credential == b"Bearer k1"
+
+
+def test_of_a_header_that_is_there_twice_the_first_counts():
+    headers = (*bearer("k1"), *bearer("k2"))
+    assert Tenants(None).identify(headers).credential == b"Bearer k1"
+
+
 def test_a_scheme_other_than_bearer_is_another_credential():
     basic = Tenants(None).identify(bearer("k1", scheme="Basic"))
     assert basic.credential == b"Basic k1"
