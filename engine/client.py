@@ -57,6 +57,7 @@ class EngineClient:
         if self._supervisor is None:
             self._trouble = "loading"
             self._supervisor = asyncio.create_task(self._supervise(), name="engine supervisor")
+            self._supervisor.add_done_callback(lambda _: self._notify())
 
     def state(self) -> str:
         """`ready`, `loading`, or why it cannot answer."""
@@ -124,7 +125,6 @@ class EngineClient:
             started = loop.time()
             usable = await self._live()
             if not usable:
-                self._notify()
                 return
             if loop.time() - started > _HEALTHY_S:
                 backoff_s = _FIRST_BACKOFF_S

@@ -6,6 +6,7 @@ import msgspec
 
 KVDtype = Literal["int8", "bf16", "fp32"]
 WeightsDtype = Literal["auto", "fp32", "bf16"]
+Device = Literal["auto", "cpu", "cuda"]
 
 
 class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
@@ -13,6 +14,7 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
 
     model: str
     """A path to a GGUF file, or `package:NAME`."""
+    device: Device = "auto"
     weights: WeightsDtype = "auto"
     """Type of the linear layers; `auto` measures which is faster here."""
     kv_dtype: KVDtype = "int8"

@@ -50,6 +50,8 @@ class Loaded(msgspec.Struct, frozen=True, kw_only=True):
 def load(config: EngineConfig, progress: Progress) -> Loaded:
     """Raises ModelUnusable. Sets torch's thread count for the whole process."""
     started = time.perf_counter()
+    if config.device == "cuda":
+        raise ModelUnusable("the engine has no GPU kernels yet: set `device` to auto or cpu")
     torch.set_num_threads(config.threads or len(os.sched_getaffinity(0)))
     file = GGUFFile(locate(config.model).path)
     tokenizer = tokenizer_from_gguf(file)

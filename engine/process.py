@@ -33,6 +33,7 @@ class WorkerProcess:
         """Starts loading at once; returns before the model is there."""
         ours, theirs = socket.socketpair()
         with theirs:
+            reader, writer = await asyncio.open_unix_connection(sock=ours)
             # A session of its own: Ctrl-C in a terminal is for the parent, whose end ends us all.
             # -P: a folder named `engine` where the user stands is not ours.
             process = subprocess.Popen(  # noqa: ASYNC220  # takes a millisecond
@@ -40,7 +41,6 @@ class WorkerProcess:
                 stdin=theirs.fileno(),
                 start_new_session=True,
             )
-        reader, writer = await asyncio.open_unix_connection(sock=ours)
         worker = cls(process, reader, writer)
         worker.write(Configure(config=config))
         return worker

@@ -1,0 +1,309 @@
+"""The bundled engine as an upstream: OpenAI's wire format outside, `engine.client` inside.
+
+With `local_ask` the only module of the proxy that knows the engine; neither imports torch, the
+worker process does.
+"""
+
+import functools
+import time
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
+from typing import Any
+
+import msgspec
+
+from engine.client import EngineClient
+from engine.config import EngineConfig
+from engine.errors import EngineDown, ModelUnusable, RequestRefused
+from engine.generation import Generation
+from engine.protocol import Delta, Finished, Request, Started, TokenChoice, TokenLogprob
+from engine.weights import locate
+from proxy import config
+from proxy.errors import (
+    ClientError,
+    ConfigError,
+    UpstreamBroken,
+    UpstreamUnreachable,
+    error_body,
+)
+from proxy.upstreams.base import UpstreamRequest, UpstreamResponse
+from proxy.upstreams.local_answer import (
+    DONE,
+    AnswerForm,
+    ChatForm,
+    Choice,
+    CompletionForm,
+    Json,
+    Token,
+    TokenDetail,
+    event,
+    usage_of,
+)
+from proxy.upstreams.local_ask import chat_request, completion_request
+from proxy.upstreams.local_request import SamplingBody, decode_chat, decode_completion
+
+_JSON = ((b"content-type", b"application/json"),)
+_STREAM = ((b"content-type", b"text/event-stream; charset=utf-8"),)
+
+
+class _Ask(msgspec.Struct, frozen=True, kw_only=True):
+    """A request in the engine's terms, and how its answer is written."""
+
+    request: Request
+    form: AnswerForm
+    prompt_field: str
+    include_usage: bool
+    stream: bool
+
+
+class LocalUpstream:
+    """See `proxy.upstreams.base.Upstream`."""
+
+    def __init__(
+        self,
+        name: str,
+        engine: config.Engine,
+        *,
+        on_progress: Callable[[str], None] = lambda _: None,
+        first_byte_s: float = config.Timeout().first_byte,
+    ) -> None:
+        """`on_progress` gets lines such as `loading smollm2-135m-instruct 43%`. While the model
+        loads, `send` waits up to `first_byte_s`. Raises ConfigError when there is no such model.
+        """
+        try:
+            self._weights = locate(engine.model)
+        except ModelUnusable as error:
+            raise ConfigError([f"upstreams.{name}.engine.model: {error}"]) from error
+        self.name = name
+        self._engine = engine
+        self._first_byte_s = first_byte_s
+        self._model_id = engine.model_id or self._weights.model_id
+        self._client = EngineClient(
+            _engine_config(engine),
+            on_progress=lambda done: on_progress(f"loading {self._model_id} {done:.0%}"),
+        )
+
+    async def start(self) -> None:
+        """Starts the engine's process; returns at once, the model loads in the background."""
+        await self._client.start()
+
+    @functools.cached_property
+    def identity(self) -> str:
+        """The file's digest covers tensors, vocabulary and chat template."""
+        modes = f"kv:{self._engine.kv_cache.dtype} weights:{self._engine.weights}"
+        return f"{self.name} sha256:{self._weights.sha256()} {modes}"
+
+    @property
+    def models(self) -> tuple[str, ...]:
+        return (self._model_id,)
+
+    async def state(self) -> str:
+        return self._client.state()
+
+    async def close(self) -> None:
+        await self._client.close()
+
+    async def send(self, request: UpstreamRequest) -> UpstreamResponse:
+        try:
+            ask = self._ask(request.method, request.path, await _whole(request.body))
+            generation = await self._admitted(ask)
+            started = await self._started(ask, generation)
+        except ClientError as error:
+            body = error_body(error.message, kind=error.kind, param=error.param, code=error.code)
+            return self._response(error.status, _JSON, _once(body))
+        if ask.stream:
+            events = self._guarded(_streamed(ask, generation, started))
+            return self._response(200, _STREAM, _Body(events, generation))
+        async with generation:
+            events = self._guarded(_plain(ask, generation, started))
+            body = b"".join([piece async for piece in events])
+        return self._response(200, _JSON, _once(body))
+
+    def _ask(self, method: str, path: str, body: bytes) -> _Ask:
+        """Raises ClientError."""
+        match method, path:
+            case "POST", "/chat/completions":
+                chat = decode_chat(body)
+                return _Ask(
+                    request=chat_request(chat),
+                    form=self._form(ChatForm, chat),
+                    prompt_field="messages",
+                    include_usage=chat.include_usage,
+                    stream=bool(chat.stream),
+                )
+            case "POST", "/completions":
+                completion = decode_completion(body)
+                return _Ask(
+                    request=completion_request(completion),
+                    form=self._form(CompletionForm, completion),
+                    prompt_field="prompt",
+                    include_usage=completion.include_usage,
+                    stream=bool(completion.stream),
+                )
+            case _:
+                raise ClientError(
+                    404, f"The bundled engine does not serve {method} {path}.", code="unknown_url"
+                )
+
+    def _form(self, kind: type[ChatForm] | type[CompletionForm], body: SamplingBody) -> AnswerForm:
+        return kind(
+            model=self._model_id, created=int(time.time()), include_usage=body.include_usage
+        )
+
+    async def _admitted(self, ask: _Ask) -> Generation:
+        """Waits for the model. Raises UpstreamUnreachable."""
+        try:
+            await self._client.ready(timeout_s=self._first_byte_s)
+            return self._client.generate(ask.request)
+        except (EngineDown, ModelUnusable) as error:
+            raise UpstreamUnreachable(str(error), upstream=self.name) from error
+
+    async def _started(self, ask: _Ask, generation: Generation) -> Started:
+        try:
+            return await generation.started()
+        except RequestRefused as error:
+            param = error.param or ask.prompt_field
+            raise ClientError(400, error.message, param=param, code=error.code) from error
+        except EngineDown as error:
+            raise self._broken(error, before_first_byte=True) from error
+
+    async def _guarded(self, pieces: AsyncGenerator[bytes, None]) -> AsyncGenerator[bytes, None]:
+        """The same pieces, with the engine's error as the proxy's."""
+        before_first_byte = True
+        try:
+            async for piece in pieces:
+                yield piece
+                before_first_byte = False
+        except EngineDown as error:
+            raise self._broken(error, before_first_byte=before_first_byte) from error
+
+    def _broken(self, error: EngineDown, *, before_first_byte: bool) -> UpstreamBroken:
+        return UpstreamBroken(str(error), upstream=self.name, before_first_byte=before_first_byte)
+
+    def _response(
+        self,
+        status: int,
+        headers: tuple[tuple[bytes, bytes], ...],
+        body: AsyncGenerator[bytes, None],
+    ) -> UpstreamResponse:
+        return UpstreamResponse(upstream=self.name, status=status, headers=headers, body=body)
+
+
+class _Body(AsyncGenerator[bytes, None]):
+    """A stream that gives its generation back even when nobody ever read from it, which a bare
+    async generator does not notice."""
+
+    def __init__(self, pieces: AsyncGenerator[bytes, None], generation: Generation) -> None:
+        self._pieces = pieces
+        self._generation = generation
+
+    async def asend(self, value: None) -> bytes:
+        return await self._pieces.asend(value)
+
+    async def athrow(self, *exception: Any) -> bytes:
+        return await self._pieces.athrow(*exception)
+
+    async def aclose(self) -> None:
+        try:
+            await self._pieces.aclose()
+        finally:
+            await self._generation.aclose()
+
+
+async def _streamed(
+    ask: _Ask, generation: Generation, started: Started
+) -> AsyncGenerator[bytes, None]:
+    async with generation:
+        completion_tokens = 0
+        for index in range(ask.request.num_choices):
+            for chunk in ask.form.begin(index):
+                yield event(chunk)
+        async for item in generation:
+            match item:
+                case Delta(index=index, text=text):
+                    yield event(ask.form.piece(index, text, _details(ask, item.logprobs)))
+                case Finished(index=index, reason=reason):
+                    completion_tokens += item.completion_tokens
+                    yield event(ask.form.end(index, reason))
+        if ask.include_usage:
+            yield event(ask.form.usage(_usage(started, completion_tokens)))
+        yield DONE
+
+
+async def _plain(
+    ask: _Ask, generation: Generation, started: Started
+) -> AsyncGenerator[bytes, None]:
+    """One piece: the whole body."""
+    texts = [""] * ask.request.num_choices
+    logprobs: list[list[TokenDetail]] = [[] for _ in texts]
+    ends: dict[int, Finished] = {}
+    async for item in generation:
+        match item:
+            case Delta(index=index, text=text):
+                texts[index] += text
+                logprobs[index] += _details(ask, item.logprobs) or ()
+            case Finished(index=index):
+                ends[index] = item
+    wanted = ask.request.sampling.top_logprobs is not None
+    choices = [
+        Choice(
+            index=index,
+            text=text,
+            finish_reason=ends[index].reason,
+            logprobs=logprobs[index] if wanted else None,
+        )
+        for index, text in enumerate(texts)
+    ]
+    usage = _usage(started, sum(end.completion_tokens for end in ends.values()))
+    yield msgspec.json.encode(ask.form.whole(choices, usage))
+
+
+async def _once(body: bytes) -> AsyncGenerator[bytes, None]:
+    yield body
+
+
+async def _whole(body: bytes | AsyncIterator[bytes]) -> bytes:
+    return body if isinstance(body, bytes) else b"".join([piece async for piece in body])
+
+
+def _usage(started: Started, completion_tokens: int) -> Json:
+    return usage_of(
+        prompt_tokens=started.prompt_tokens,
+        completion_tokens=completion_tokens,
+        cached_tokens=started.cached_tokens,
+    )
+
+
+def _details(ask: _Ask, choices: Sequence[TokenChoice]) -> list[TokenDetail] | None:
+    if ask.request.sampling.top_logprobs is None:
+        return None
+    return [
+        TokenDetail(
+            token=_text(choice.chosen),
+            logprob=choice.chosen.logprob,
+            bytes=list(choice.chosen.token),
+            top_logprobs=[
+                Token(token=_text(top), logprob=top.logprob, bytes=list(top.token))
+                for top in choice.top
+            ],
+        )
+        for choice in choices
+    ]
+
+
+def _text(token: TokenLogprob) -> str:
+    """Part of a character shows as U+FFFD; `bytes` has it all."""
+    return token.token.decode(errors="replace")
+
+
+def _engine_config(engine: config.Engine) -> EngineConfig:
+    return EngineConfig(
+        model=engine.model,
+        device=engine.device,
+        weights=engine.weights,
+        kv_dtype=engine.kv_cache.dtype,
+        page_tokens=engine.kv_cache.page_tokens,
+        kv_memory_bytes=int(engine.kv_cache.memory),
+        max_context=engine.max_context,
+        max_batch=engine.max_batch,
+        threads=engine.threads,
+    )

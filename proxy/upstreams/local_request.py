@@ -1,0 +1,197 @@
+"""Bodies for the bundled engine, decoded strictly: what it cannot honour is refused, not ignored.
+
+Unknown fields are ignored, as OpenAI-compatible servers do. So are hints that may not change the
+answer (`user`, `metadata`, `store`, `service_tier`, `prediction`, `reasoning_effort`, …).
+"""
+
+import re
+from collections.abc import Sequence
+from typing import Annotated, Any, Literal, NoReturn, TypeVar
+
+import msgspec
+from msgspec import Meta
+
+from proxy.errors import ClientError
+
+_MAX_STOPS = 16
+_COMPLETION_MAX_TOKENS = 16
+"""OpenAI's default for legacy completions."""
+_MISSING = re.compile(r"missing required field `(\w+)`")
+_PATH = re.compile(r" - at (?:`key` in )?`\$\.?(.*)`$")
+
+Penalty = Annotated[float, Meta(ge=-2, le=2)]
+Tokens = Annotated[int, Meta(ge=1)]
+Body = TypeVar("Body", "ChatBody", "CompletionBody")
+
+
+class Turn(msgspec.Struct, frozen=True, kw_only=True):
+    """A message as the client sent it."""
+
+    role: Literal["system", "developer", "user", "assistant", "tool", "function"]
+    content: str | list[dict[str, Any]] | None = None
+    name: str | None = None
+    tool_calls: list[Any] | None = None
+
+
+class StreamOptions(msgspec.Struct, frozen=True, kw_only=True):
+    include_usage: bool | None = None
+
+
+class SamplingBody(msgspec.Struct, frozen=True, kw_only=True):
+    """What both surfaces share. None is the same as absent."""
+
+    max_tokens: Tokens | None = None
+    temperature: Annotated[float, Meta(ge=0, le=2)] | None = None
+    top_p: Annotated[float, Meta(gt=0, le=1)] | None = None
+    top_k: Annotated[int, Meta(ge=-1)] | None = None
+    min_p: Annotated[float, Meta(ge=0, le=1)] | None = None
+    frequency_penalty: Penalty | None = None
+    presence_penalty: Penalty | None = None
+    repetition_penalty: Annotated[float, Meta(gt=0, le=10)] | None = None
+    logit_bias: dict[int, Annotated[float, Meta(ge=-100, le=100)]] | None = None
+    seed: int | None = None
+    stop: str | list[str] | None = None
+    n: Annotated[int, Meta(ge=1, le=16)] | None = None
+    stream: bool | None = None
+    stream_options: StreamOptions | None = None
+
+    @property
+    def stops(self) -> tuple[str, ...]:
+        if self.stop is None:
+            return ()
+        return (self.stop,) if isinstance(self.stop, str) else tuple(self.stop)
+
+    @property
+    def include_usage(self) -> bool:
+        return bool(self.stream_options and self.stream_options.include_usage)
+
+
+class ChatBody(SamplingBody, frozen=True, kw_only=True):
+    """`POST /chat/completions`."""
+
+    messages: Annotated[list[Turn], Meta(min_length=1)]
+    max_completion_tokens: Tokens | None = None
+    logprobs: bool | None = None
+    top_logprobs: Annotated[int, Meta(ge=0, le=20)] | None = None
+    tools: list[Any] | None = None
+    functions: list[Any] | None = None
+    response_format: dict[str, Any] | None = None
+    modalities: list[str] | None = None
+    audio: dict[str, Any] | None = None
+    web_search_options: dict[str, Any] | None = None
+
+
+class CompletionBody(SamplingBody, frozen=True, kw_only=True):
+    """`POST /completions`."""
+
+    prompt: str | list[Any]
+    logprobs: int | None = None
+    echo: bool | None = None
+    suffix: str | None = None
+    best_of: int | None = None
+
+    @property
+    def answer_tokens(self) -> int:
+        return self.max_tokens or _COMPLETION_MAX_TOKENS
+
+
+def decode_chat(body: bytes) -> ChatBody:
+    """Raises ClientError (400) that names the field."""
+    chat = _decode(body, ChatBody)
+    text_only = chat.response_format is None or chat.response_format.get("type") == "text"
+    refused = {
+        "tools": bool(chat.tools),
+        "functions": bool(chat.functions),
+        "response_format": not text_only,
+        "modalities": chat.modalities not in (None, [], ["text"]),
+        "audio": chat.audio is not None,
+        "web_search_options": chat.web_search_options is not None,
+    }
+    _refuse_unsupported(refused)
+    if chat.top_logprobs is not None and not chat.logprobs:
+        _refuse("`top_logprobs` needs `logprobs: true`.", "top_logprobs")
+    return chat
+
+
+def decode_completion(body: bytes) -> CompletionBody:
+    """Raises ClientError (400) that names the field."""
+    completion = _decode(body, CompletionBody)
+    refused = {
+        "logprobs": completion.logprobs is not None,
+        "echo": bool(completion.echo),
+        "suffix": bool(completion.suffix),
+        "best_of": completion.best_of not in (None, 1),
+    }
+    _refuse_unsupported(refused)
+    return completion
+
+
+def turn_text(turn: Turn, index: int) -> str:
+    """The text of message `index`; text parts are joined. Raises ClientError for other parts."""
+    if turn.tool_calls or turn.role in ("tool", "function"):
+        _refuse("The bundled engine does not support tool calls.", f"messages[{index}]")
+    if isinstance(turn.content, list):
+        return "".join(_part_text(part, index, at) for at, part in enumerate(turn.content))
+    if turn.content is None and turn.role != "assistant":
+        _refuse("A message needs `content`.", f"messages[{index}].content")
+    return turn.content or ""
+
+
+def single_prompt(completion: CompletionBody) -> str | tuple[int, ...]:
+    """The one prompt, text or token ids. Raises ClientError for none or several."""
+    prompt: Any = completion.prompt
+    if isinstance(prompt, list) and len(prompt) == 1 and not isinstance(prompt[0], int):
+        prompt = prompt[0]
+    if isinstance(prompt, str):
+        return prompt
+    if not isinstance(prompt, list) or not all(type(item) is int for item in prompt):
+        _refuse("Give one prompt a request: a string or a list of token ids.", "prompt")
+    return tuple(prompt)
+
+
+def _part_text(part: dict[str, Any], index: int, at: int) -> str:
+    text = part.get("text")
+    if part.get("type") != "text" or not isinstance(text, str):
+        _refuse(
+            f"The bundled engine reads text only, not {part.get('type')!r} parts.",
+            f"messages[{index}].content[{at}]",
+        )
+    return text
+
+
+def _decode(body: bytes, kind: type[Body]) -> Body:
+    try:
+        decoded = msgspec.json.decode(body, type=kind)
+    except msgspec.ValidationError as error:
+        raise _client_error(error) from error
+    except msgspec.DecodeError as error:
+        raise ClientError(400, f"The body is not valid JSON: {error}") from error
+    _check_stops(decoded.stops)
+    return decoded
+
+
+def _client_error(error: msgspec.ValidationError) -> ClientError:
+    """`Expected `float` <= 2.0 - at `$.temperature`` → param `temperature`."""
+    message = str(error)
+    path, missing = _PATH.search(message), _MISSING.search(message)
+    names = [path[1] if path else "", missing[1] if missing else ""]
+    param = ".".join(name for name in names if name) or None
+    problem = f"{_PATH.sub('', message)}."
+    return ClientError(400, f"`{param}`: {problem}" if param else problem, param=param)
+
+
+def _check_stops(stops: Sequence[str]) -> None:
+    if len(stops) > _MAX_STOPS:
+        _refuse(f"At most {_MAX_STOPS} stop strings are possible.", "stop")
+    if "" in stops:
+        _refuse("A stop string cannot be empty.", "stop")
+
+
+def _refuse_unsupported(refused: dict[str, bool]) -> None:
+    for name, is_refused in refused.items():
+        if is_refused:
+            _refuse(f"The bundled engine cannot honour this `{name}`.", name)
+
+
+def _refuse(message: str, param: str) -> NoReturn:
+    raise ClientError(400, message, param=param)
