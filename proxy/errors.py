@@ -3,6 +3,7 @@
 RejoinderError
 ├── ConfigError          the config file is wrong; every problem with its path and line
 ├── ClientError          the request is wrong; answered with its status in OpenAI's shape
+├── ClientLeft           the client hung up; nobody is left to be answered
 └── UpstreamError        no usable answer came from an upstream
     ├── UpstreamUnreachable    no connection: nothing was sent, so another try is safe
     ├── UpstreamTimeout        a phase took too long: connect, first_byte, idle or total
@@ -44,6 +45,10 @@ class ClientError(RejoinderError):
         self.param = param
         self.code = code
         self.retry = retry
+
+
+class ClientLeft(RejoinderError):
+    """The client hung up while it waited. Nobody is left to be answered."""
 
 
 class UpstreamError(RejoinderError):

@@ -1,6 +1,6 @@
 """The border behind which answers are made."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
 from typing import Protocol
 
 import msgspec
@@ -21,7 +21,8 @@ class UpstreamRequest(msgspec.Struct, frozen=True, kw_only=True):
     """The client's `Authorization` value; only an upstream with passthrough may send it."""
     body: bytes | AsyncIterator[bytes]
     stream: bool
-    """The answer will be a stream of server-sent events, if all goes well."""
+    """The client asked for a stream of server-sent events. It is sent with its usage wherever the
+    upstream can count; clients that did not ask for usage are spared it later."""
 
 
 class UpstreamResponse(msgspec.Struct, kw_only=True):
@@ -31,7 +32,7 @@ class UpstreamResponse(msgspec.Struct, kw_only=True):
     status: int
     headers: tuple[tuple[bytes, bytes], ...]
     """Names in lower case; hop-by-hop headers are gone, the body is not compressed."""
-    body: AsyncIterator[bytes]
+    body: AsyncGenerator[bytes, None]
     """Chunks as they arrive. Raises `UpstreamError` when it breaks; ends only when it is whole.
     `aclose()` on it, also before its end, closes the connection or gives it back."""
 
@@ -64,6 +65,10 @@ class Upstream(Protocol):
     async def send(self, request: UpstreamRequest) -> UpstreamResponse:
         """Send and wait for the headers. Any status is a response; raises `UpstreamError` when
         there is none. Cancelling it closes the connection."""
+        ...
+
+    async def start(self) -> None:
+        """Load what has to be loaded, and return when it is. Requests may come before."""
         ...
 
     async def state(self) -> str:

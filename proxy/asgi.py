@@ -1,0 +1,9 @@
+"""ASGI's callables as this proxy uses them (https://asgi.readthedocs.io, HTTP)."""
+
+from collections.abc import Awaitable, Callable, MutableMapping
+from typing import Any
+
+Scope = MutableMapping[str, Any]
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]

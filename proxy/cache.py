@@ -1,0 +1,213 @@
+"""The cache as the pipeline sees it: lookups and a write, and no faults.
+
+Whatever fails in here (store, embedder, index) is counted, logged and becomes a miss or an answer
+that is not kept; never an error of the request.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+import msgspec
+
+from index.entry import Entry, Snapshot
+from index.errors import IndexFault, StoreFault
+from index.semantic import Candidate, NoSemantic, Semantic, Sought
+from index.store import Lookup, NotStored, Store, Stored
+from index.verdict import Accepted, Refused, judge
+from proxy.freshness import Fresh, Stale, Unusable
+from proxy.freshness import judge as judge_freshness
+from proxy.metrics import Metrics
+from proxy.outcome import ExactHit, SemanticHit
+from proxy.question import Question
+
+log = logging.getLogger("rejoinder.cache")
+
+
+class Found(msgspec.Struct, frozen=True, kw_only=True):
+    """What the cache knows of a question.
+
+    `hit` may be served as it is. `stale` may be served in the cases that its freshness names.
+    Without a `snapshot` (the store failed) the new answer cannot be kept.
+    """
+
+    hit: ExactHit | SemanticHit | None = None
+    stale: Entry | None = None
+    staleness: Stale | None = None
+    snapshot: Snapshot | None = None
+    further_tags: tuple[str, ...] = ()
+    """Of an entry that is there but lacks a tag of the request: the new one carries both."""
+    embedding: bytes = b""
+    reasons: tuple[str, ...] = ()
+    """Why nothing is served, in the order of the lookups."""
+
+
+class Cache:
+    """Store and semantic index behind one door."""
+
+    def __init__(self, store: Store, *, metrics: Metrics, clock: Callable[[], float]) -> None:
+        self._store = store
+        self.semantic: Semantic = NoSemantic()
+        """Replaced once, when the embedder has been loaded."""
+        self._metrics = metrics
+        self._clock = clock
+
+    async def find(self, question: Question) -> Found:
+        """Exact first; by meaning where the question is eligible and nothing exact was found."""
+        exact = await self._exact(question)
+        if exact.hit is not None or exact.snapshot is None or not question.eligibility.semantic:
+            return exact
+        if exact.staleness is not None and exact.staleness.may_serve_while_revalidating:
+            return exact
+        return await self._by_meaning(question, exact)
+
+    async def keep(self, entry: Entry) -> bool:
+        """Store and index a finished answer. False when it was not kept."""
+        try:
+            kept = await self._store.put(entry)
+        except StoreFault as fault:
+            self._fault("store", fault)
+            return False
+        match kept:
+            case Stored():
+                self.semantic.add(entry)
+                self._metrics.recordings.labels("stored").inc()
+                return True
+            case NotStored(reason=reason):
+                self._metrics.recordings.labels(reason).inc()
+                return False
+
+    @property
+    def embedder(self) -> str:
+        """Identity of the embedder whose vectors new entries carry; empty without one."""
+        return self.semantic.identity
+
+    async def close(self) -> None:
+        """Let go of the embedder."""
+        await self.semantic.close()
+
+    async def _exact(self, question: Question) -> Found:
+        fingerprint, now = question.fingerprint, self._clock()
+        assert fingerprint is not None
+        lookup = await self._get(fingerprint.key, now=now, tags=question.tags)
+        if lookup is None:
+            return Found(reasons=("store_fault",))
+        entry = lookup.entry
+        if entry is None or not question.eligibility.read:
+            reasons = (lookup.reason,) if question.eligibility.read else ()
+            return Found(snapshot=lookup.snapshot, further_tags=lookup.tags, reasons=reasons)
+        if entry.canonical != fingerprint.canonical:
+            log.error("two requests share the key %s: not served", fingerprint.key)
+            return Found(snapshot=lookup.snapshot, reasons=("key_collision",))
+        match self._judge(lookup, entry, question, now):
+            case Fresh(age_s=age_s, ttl_s=ttl_s):
+                hit = ExactHit(entry=entry, age_s=age_s, ttl_s=ttl_s)
+                return Found(hit=hit, snapshot=lookup.snapshot)
+            case Stale() as staleness:
+                return Found(
+                    stale=entry,
+                    staleness=staleness,
+                    snapshot=lookup.snapshot,
+                    reasons=staleness.reasons,
+                )
+            case unusable:
+                return Found(snapshot=lookup.snapshot, reasons=(unusable.reason,))
+
+    async def _by_meaning(self, question: Question, exact: Found) -> Found:
+        sought = await self._seek(question)
+        hit: SemanticHit | None = None
+        reasons: tuple[str, ...] = (sought.reason,) if sought.reason else ()
+        if question.eligibility.read and not reasons:
+            hit, reasons = await self._first_accepted(question, sought)
+        return msgspec.structs.replace(
+            exact, hit=hit, embedding=sought.embedding or b"", reasons=exact.reasons + reasons
+        )
+
+    async def _seek(self, question: Question) -> Sought:
+        policy = question.route.policy
+        fingerprint = question.fingerprint
+        assert policy is not None
+        assert policy.semantic is not None
+        assert fingerprint is not None
+        search = self.semantic.search(
+            fingerprint.scope, fingerprint.prompt, limit=policy.semantic.candidates
+        )
+        try:
+            return await asyncio.wait_for(search, policy.semantic.deadline)
+        except TimeoutError:
+            self._metrics.faults.labels("embedder_late").inc()
+            return Sought(reason="embedder_late")
+        except IndexFault as fault:
+            self._fault("embedder", fault)
+            return Sought(reason="embedder_fault")
+
+    async def _first_accepted(
+        self, question: Question, sought: Sought
+    ) -> tuple[SemanticHit | None, tuple[str, ...]]:
+        assert question.fingerprint is not None
+        assert question.rules is not None
+        reasons: list[str] = []
+        for candidate in sought.candidates:
+            verdict = judge(
+                question.fingerprint.prompt,
+                candidate.prompt,
+                similarity=candidate.similarity,
+                rules=question.rules,
+            )
+            match verdict:
+                case Refused(reason=reason):
+                    reasons.append(reason)
+                case Accepted(similarity=similarity):
+                    found = await self._confirm(question, candidate)
+                    if isinstance(found, str):
+                        reasons.append(found)
+                    else:
+                        return msgspec.structs.replace(found, similarity=similarity), ()
+        return None, tuple(dict.fromkeys(reasons)) or ("no_candidate",)
+
+    async def _confirm(self, question: Question, candidate: Candidate) -> SemanticHit | str:
+        """The candidate's entry, if it is still there, of this scope, unpurged and fresh."""
+        now = self._clock()
+        lookup = await self._get(candidate.key, now=now, tags=question.tags)
+        if lookup is None:
+            return "store_fault"
+        entry = lookup.entry
+        if entry is None:
+            return lookup.reason
+        assert question.fingerprint is not None
+        if entry.scope != question.fingerprint.scope or entry.prompt != candidate.prompt:
+            return "replaced"
+        match self._judge(lookup, entry, question, now):
+            case Fresh(age_s=age_s, ttl_s=ttl_s):
+                return SemanticHit(
+                    entry=entry, age_s=age_s, ttl_s=ttl_s, similarity=candidate.similarity
+                )
+            case Stale():
+                # Never served stale: two uncertainties at once are one too many.
+                return "stale"
+            case unusable:
+                return unusable.reason
+
+    def _judge(
+        self, lookup: Lookup, entry: Entry, question: Question, now: float
+    ) -> Fresh | Stale | Unusable:
+        policy = question.route.policy
+        assert policy is not None
+        return judge_freshness(
+            entry,
+            now=now,
+            directives=question.call.directives,
+            policy=policy,
+            soft_purged=lookup.soft_purged,
+        )
+
+    async def _get(self, key: str, *, now: float, tags: tuple[str, ...]) -> Lookup | None:
+        try:
+            return await self._store.get(key, now=now, tags=tags)
+        except StoreFault as fault:
+            self._fault("store", fault)
+            return None
+
+    def _fault(self, part: str, fault: IndexFault) -> None:
+        self._metrics.faults.labels(part).inc()
+        log.warning("%s failed, the request goes on without it: %s", part, fault)

@@ -1,0 +1,174 @@
+"""The data port: one ASGI handler that receives, answers and sends.
+
+Litestar routes to it. It is plain ASGI because each layer here is paid by every hit.
+"""
+
+import asyncio
+import contextlib
+import logging
+import os
+import re
+import time
+from urllib.parse import unquote
+
+import msgspec
+
+from proxy.asgi import Message, Receive, Scope, Send
+from proxy.call import Headers, Surface
+from proxy.client import Client
+from proxy.errors import ClientError, ClientLeft, UpstreamError
+from proxy.metrics import Metrics
+from proxy.outcome import Bypass, entry_of, headers_of, reasons_of, word
+from proxy.passthrough import Passthrough
+from proxy.pipeline import Answer, Pipeline
+from proxy.receiving import Receiver
+from proxy.reply import (
+    JSON,
+    Reply,
+    error_event,
+    of_client_error,
+    of_fault,
+    of_upstream_error,
+)
+from proxy.routing import Router
+from proxy.wire import surface_of
+
+log = logging.getLogger("rejoinder.data")
+
+_REQUEST_ID = re.compile(rb"[\w.:-]{1,128}")
+_REFUSED = Bypass(reasons=("refused",))
+
+
+class Site(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything that one config makes; requests in flight keep the one they began with."""
+
+    receiver: Receiver
+    router: Router
+    pipeline: Pipeline
+    passthrough: Passthrough
+
+
+class DataPort:
+    """ASGI application for everything below `/v1`, with and without that prefix."""
+
+    def __init__(self, site: Site, *, metrics: Metrics) -> None:
+        self.site = site
+        self._metrics = metrics
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request; whatever happens, in OpenAI's shape."""
+        started = time.perf_counter()
+        path = _below_v1(scope["raw_path"].decode("latin-1"))
+        surface = surface_of(path) if scope["method"] == "POST" else None
+        request_id = _request_id(scope["headers"])
+        client = Client(receive)
+        try:
+            if surface is None:
+                reply = await self._other(path, scope, client, request_id)
+                headers = reply.headers
+            else:
+                answer = await self._answer(surface, path, scope, client, request_id)
+                self._count(surface, answer, time.perf_counter() - started)
+                reply = answer.reply
+                headers = reply.headers + headers_of(answer.outcome)
+            await _send(reply, (*headers, (b"x-request-id", request_id.encode())), send)
+        except ClientLeft:
+            log.debug("%s: the client left", request_id)
+        except asyncio.CancelledError:
+            if not client.gone:
+                raise
+            log.debug("%s: the client left", request_id)
+        finally:
+            client.close()
+
+    async def _answer(
+        self, surface: Surface, path: str, scope: Scope, client: Client, request_id: str
+    ) -> Answer:
+        site = self.site
+        try:
+            call = await site.receiver.call(
+                surface, path, scope, client.receive, request_id=request_id
+            )
+            return await site.pipeline.answer(call, client)
+        except ClientError as error:
+            return Answer(reply=of_client_error(error), outcome=_REFUSED)
+        except ClientLeft:
+            raise
+        except Exception:
+            log.exception("%s failed", request_id)
+            return Answer(reply=of_fault(request_id), outcome=_REFUSED)
+
+    async def _other(self, path: str, scope: Scope, client: Client, request_id: str) -> Reply:
+        """What is not cached: the list of models, and everything that is only passed through."""
+        site = self.site
+        try:
+            identity = site.receiver.admit(tuple(scope["headers"]))
+            if scope["method"] in ("GET", "HEAD") and path.startswith("/models"):
+                return _models(site.router, path, tenant=identity.caller.tenant)
+            return await site.passthrough.answer(path, scope, client, identity, request_id)
+        except ClientError as error:
+            return of_client_error(error)
+        except UpstreamError as error:
+            return of_upstream_error(error)
+        except ClientLeft:
+            raise
+        except Exception:
+            log.exception("%s failed", request_id)
+            return of_fault(request_id)
+
+    def _count(self, surface: Surface, answer: Answer, elapsed_s: float) -> None:
+        metrics, outcome = self._metrics, answer.outcome
+        name = word(outcome)
+        metrics.requests.labels(surface.value, name, str(answer.reply.status)).inc()
+        metrics.latency.labels(name).observe(elapsed_s)
+        for reason in reasons_of(outcome):
+            metrics.reasons.labels(name, reason).inc()
+        entry = entry_of(outcome)
+        if entry is not None:
+            metrics.tokens_saved.labels(entry.model, "input").inc(entry.input_tokens)
+            metrics.tokens_saved.labels(entry.model, "output").inc(entry.output_tokens)
+
+
+async def _send(reply: Reply, headers: Headers, send: Send) -> None:
+    start: Message = {"type": "http.response.start", "status": reply.status}
+    if isinstance(reply.body, bytes):
+        length = (b"content-length", b"%d" % len(reply.body))
+        await send({**start, "headers": [*headers, length]})
+        await send({"type": "http.response.body", "body": reply.body, "more_body": False})
+        return
+    await send({**start, "headers": list(headers)})
+    async with contextlib.aclosing(reply.body) as pieces:
+        try:
+            async for piece in pieces:
+                await send({"type": "http.response.body", "body": piece, "more_body": True})
+        except UpstreamError as error:
+            # Not ended cleanly: without the last chunk no client can take it for a whole answer.
+            event = error_event(error)
+            await send({"type": "http.response.body", "body": event, "more_body": True})
+            log.warning("a stream broke off: %s", error)
+            return
+    await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+
+def _models(router: Router, path: str, *, tenant: str) -> Reply:
+    model_id = unquote(path.removeprefix("/models").strip("/"))
+    if model_id:
+        body = msgspec.json.encode(router.model(model_id, tenant=tenant))
+    else:
+        body = msgspec.json.encode({"object": "list", "data": router.models(tenant=tenant)})
+    return Reply(status=200, headers=(JSON,), body=body)
+
+
+def _below_v1(path: str) -> str:
+    """The path below `/v1`, which a base URL may leave out."""
+    while "//" in path:
+        path = path.replace("//", "/")
+    return path[3:] or "/" if path == "/v1" or path.startswith("/v1/") else path
+
+
+def _request_id(headers: list[tuple[bytes, bytes]]) -> str:
+    """The client's own `x-request-id`, where it has a plain form; else a new one."""
+    for name, value in headers:
+        if name == b"x-request-id" and _REQUEST_ID.fullmatch(value):
+            return value.decode()
+    return f"req_{os.urandom(12).hex()}"

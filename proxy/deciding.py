@@ -1,0 +1,91 @@
+"""From a call to a question: every decision that needs nothing but the request and the config.
+
+Pure: nothing here awaits, reads a clock or does I/O.
+"""
+
+from collections.abc import Callable, Mapping
+
+from index.verdict import Rules
+from proxy import config as written
+from proxy.call import Call, Fingerprint
+from proxy.eligibility import Eligibility
+from proxy.eligibility import judge as judge_eligibility
+from proxy.errors import ClientError
+from proxy.fingerprint import fingerprint
+from proxy.invalidation import TagRules, Untaggable
+from proxy.question import Question
+from proxy.routing import Facts, Route, Router
+from proxy.upstreams.base import Upstream
+
+
+class Decider:
+    """The decisions of one config. Has no state: safe to share, replaced on reload."""
+
+    def __init__(
+        self,
+        router: Router,
+        policies: Mapping[str, written.Policy],
+        *,
+        secret: bytes,
+        volatile: Callable[[str], str | None],
+        rules_of: Callable[[written.Semantic], Rules],
+    ) -> None:
+        """`secret` is the store's; `rules_of` gives the rules of a semantic tier."""
+        self._router = router
+        self._secret = secret
+        self._volatile = volatile
+        self._tag_rules = {name: TagRules(policy.tags) for name, policy in policies.items()}
+        self._verdict_rules = {
+            name: rules_of(policy.semantic)
+            for name, policy in policies.items()
+            if policy.semantic is not None
+        }
+
+    def decide(self, call: Call) -> Question:
+        """Raises ClientError: no route, or more tags than a request may have."""
+        facts = Facts(
+            model=call.model, path=call.path, headers=call.headers, tenant=call.caller.tenant
+        )
+        route = self._router.route(facts)
+        eligibility = judge_eligibility(call, route.policy, volatile=self._volatile)
+        if route.policy is None or not (eligibility.read or eligibility.write):
+            return Question(call=call, route=route, eligibility=eligibility)
+        tagged = self._tag_rules[route.policy_name or ""].tags_of(call)
+        if isinstance(tagged, Untaggable):
+            if tagged.reason == "tags_too_many":
+                raise _too_many_tags()
+            # What the answer depends on is not known, so it can neither be found nor kept.
+            return Question(call=call, route=route, eligibility=_barred(tagged.reason))
+        return Question(
+            call=call,
+            route=route,
+            eligibility=eligibility,
+            fingerprint=self.fingerprint(call, route, route.upstreams[0], eligibility.semantic),
+            tags=tagged.tags,
+            rules=self._verdict_rules.get(route.policy_name or ""),
+        )
+
+    def fingerprint(
+        self, call: Call, route: Route, upstream: Upstream, semantic: bool
+    ) -> Fingerprint:
+        """Key and scope of a call as far as `upstream` answers it."""
+        assert route.policy is not None
+        assert route.policy_name is not None
+        return fingerprint(
+            call,
+            secret=self._secret,
+            upstream=upstream.identity,
+            model=route.model,
+            policy_name=route.policy_name,
+            policy=route.policy,
+            semantic=semantic,
+        )
+
+
+def _barred(reason: str) -> Eligibility:
+    return Eligibility(read=False, write=False, semantic=False, reasons=(reason,))
+
+
+def _too_many_tags() -> ClientError:
+    text = "The request depends on more tags than an answer may carry."
+    return ClientError(400, text, param="cache.tags", code="too_many_tags")

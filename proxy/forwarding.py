@@ -1,0 +1,173 @@
+"""Misses: the task of a flight, from the request to the upstream to the entry in the store."""
+
+import contextlib
+import functools
+import logging
+from collections.abc import AsyncIterator
+
+import msgspec
+
+from index.entry import Snapshot
+from proxy import wire
+from proxy.cache import Found
+from proxy.errors import UpstreamBroken, UpstreamError
+from proxy.flights import Ending, Flight, Flights, Head
+from proxy.grammar import Frame
+from proxy.headers import forwarded
+from proxy.keeping import Keeper
+from proxy.question import Question
+from proxy.recording import Complete, StreamRecorder, record_plain
+from proxy.upstreams.base import Upstream, UpstreamRequest, UpstreamResponse
+from proxy.upstreams.fallback import Sender
+
+log = logging.getLogger("rejoinder.forward")
+
+_NO_SNAPSHOT = Snapshot(generation="", sequence=0)
+
+
+class Boarded(msgspec.Struct, frozen=True, kw_only=True):
+    """The flight that brings an answer; `joined` when another request started it."""
+
+    flight: Flight
+    joined: bool
+
+
+class Forwarder:
+    """Starts flights and fills them."""
+
+    def __init__(self, *, flights: Flights, sender: Sender, keeper: Keeper, via: bytes) -> None:
+        self._flights = flights
+        self._sender = sender
+        self._keeper = keeper
+        self._via = via
+
+    def board(self, question: Question, found: Found) -> Boarded:
+        """Join the flight under way that answers this request too, or start one."""
+        shared = question.shares_flights and found.snapshot is not None
+        if shared and found.snapshot is not None:
+            flight = self._flights.join(
+                question.key, snapshot=found.snapshot, tags=frozenset(question.tags)
+            )
+            if flight is not None:
+                return Boarded(flight=flight, joined=True)
+        return Boarded(flight=self._start(question, found, shared=shared), joined=False)
+
+    def refresh(self, question: Question, found: Found) -> None:
+        """Make a new answer in the background, unless one is being made already."""
+        if not self._flights.has(question.key):
+            self._start(question, found, shared=True).finish_alone = True
+
+    def _start(self, question: Question, found: Found, *, shared: bool) -> Flight:
+        flight = Flight(
+            question.key,
+            snapshot=found.snapshot or _NO_SNAPSHOT,
+            tags=frozenset((*question.tags, *found.further_tags)),
+        )
+        flight.finish_alone = question.finishes_alone
+        fill = functools.partial(self._fill, question, found)
+        self._flights.start(flight, fill, open_to_others=shared)
+        return flight
+
+    async def _fill(self, question: Question, found: Found, flight: Flight) -> None:
+        try:
+            response = await self._sender.send(
+                question.route, functools.partial(self._request, question)
+            )
+            async with contextlib.aclosing(response.body) as body:
+                await self._take(question, found, flight, response, body)
+        except UpstreamError as error:
+            flight.end(Ending(error=error))
+        except Exception:
+            log.exception("%s: an answer could not be passed on", question.call.request_id)
+            fault = UpstreamBroken("the proxy failed while it passed the answer on", upstream="")
+            flight.end(Ending(error=fault))
+
+    async def _take(
+        self,
+        question: Question,
+        found: Found,
+        flight: Flight,
+        response: UpstreamResponse,
+        body: AsyncIterator[bytes],
+    ) -> None:
+        streaming = response.status < 400 and response.content_type == b"text/event-stream"
+        head = Head(
+            status=response.status,
+            headers=response.headers,
+            streaming=streaming,
+            upstream=response.upstream,
+        )
+        if streaming:
+            await self._stream(question, found, flight, response, body, head)
+            return
+        whole = b"".join([piece async for piece in body])
+        recording = record_plain(
+            question.call.surface,
+            response.status,
+            response.headers,
+            whole,
+            max_bytes=question.max_entry_bytes,
+        )
+        stored = await self._keeper.keep(question, found, response, recording)
+        flight.begin(head)
+        payload = recording.payload if isinstance(recording, Complete) else None
+        flight.end(Ending(body=whole, payload=payload, stored=stored))
+
+    async def _stream(
+        self,
+        question: Question,
+        found: Found,
+        flight: Flight,
+        response: UpstreamResponse,
+        body: AsyncIterator[bytes],
+        head: Head,
+    ) -> None:
+        recorder = StreamRecorder(
+            question.call.surface, max_bytes=question.max_entry_bytes, headers=response.headers
+        )
+        last: list[Frame] = []
+        async for piece in body:
+            frames = recorder.feed(piece)
+            if not frames:
+                continue
+            if recorder.done:
+                # Held back until the entry is kept: who has the whole answer finds it in the cache.
+                last = frames
+                break
+            if flight.head is None:
+                flight.begin(head)
+            flight.append(frames)
+        last += recorder.end()
+        if flight.head is None:
+            flight.begin(head)
+        recording = recorder.finish()
+        stored = await self._keeper.keep(question, found, response, recording)
+        flight.append(last)
+        if not recorder.done:
+            text = "the stream ended before its terminal event"
+            flight.end(Ending(error=UpstreamBroken(text, upstream=response.upstream)))
+            return
+        payload = recording.payload if isinstance(recording, Complete) else None
+        flight.end(Ending(payload=payload, stored=stored))
+
+    def _request(self, question: Question, upstream: Upstream) -> UpstreamRequest:
+        call = question.call
+        return UpstreamRequest(
+            request_id=call.request_id,
+            method="POST",
+            path=call.surface.value,
+            query=call.query,
+            headers=forwarded(call.headers, via=self._via),
+            credential=call.credential,
+            body=_body(question),
+            stream=call.stream,
+        )
+
+
+def _body(question: Question) -> bytes:
+    """The client's own bytes, but for the name of the model."""
+    call = question.call
+    if question.route.model == call.model:
+        return call.body
+    model = msgspec.json.encode(question.route.model)
+    return wire.edit(wire.members(call.body), remove=(), replace={"model": model})

@@ -1,0 +1,43 @@
+"""Whether the proxy can answer, part by part; asked on both ports."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from litestar import Response, get
+
+from proxy.upstreams.base import Upstream
+
+
+class Health:
+    """Ready once the first load is done, until draining begins.
+
+    An upstream that is down does not make it unready: that is when stored answers are worth most.
+    """
+
+    def __init__(self, upstreams: Sequence[Upstream]) -> None:
+        self._upstreams = upstreams
+        self.embedder = "none"
+        self.loaded = False
+        self.draining = False
+
+    async def report(self) -> dict[str, Any]:
+        """The states of the parts; never waits for one of them."""
+        return {
+            "ready": self.loaded and not self.draining,
+            "draining": self.draining,
+            "embedder": self.embedder,
+            "upstreams": {one.name: await one.state() for one in self._upstreams},
+        }
+
+
+@get("/healthz")
+async def healthz() -> dict[str, str]:
+    """The process is up. Waits for nothing."""
+    return {"status": "ok"}
+
+
+@get("/readyz")
+async def readyz(health: Health) -> Response[dict[str, Any]]:
+    """200 once everything has been loaded, 503 before and while draining."""
+    report = await health.report()
+    return Response(report, status_code=200 if report["ready"] else 503)

@@ -1,0 +1,119 @@
+"""From a whole answer to an entry in the store, if nothing speaks against it."""
+
+import asyncio
+import logging
+import random
+from collections.abc import Callable
+
+from index.entry import Entry
+from index.tags import model_tag, union
+from proxy import payload as payloads
+from proxy.cache import Cache, Found
+from proxy.deciding import Decider
+from proxy.freshness import lifetimes
+from proxy.invalidation import Tagged, Untaggable, implicit_tags, response_tags
+from proxy.metrics import Metrics
+from proxy.question import Question
+from proxy.recording import Complete, Recording
+from proxy.upstreams.base import UpstreamResponse
+
+log = logging.getLogger("rejoinder.keep")
+
+_PATIENCE_S = 1.0
+"""How long an answer waits to be stored before it goes out all the same."""
+
+
+class Keeper:
+    """Decides whether an answer is kept, makes its entry and stores it."""
+
+    def __init__(
+        self, *, cache: Cache, decider: Decider, metrics: Metrics, clock: Callable[[], float]
+    ) -> None:
+        self._cache = cache
+        self._decider = decider
+        self._metrics = metrics
+        self._clock = clock
+        self._pending: set[asyncio.Task[bool]] = set()
+
+    async def keep(
+        self, question: Question, found: Found, response: UpstreamResponse, recording: Recording
+    ) -> bool:
+        """True when the entry is stored as this returns. A slow store is not waited for long: the
+        write then goes on by itself."""
+        if not question.eligibility.write or found.snapshot is None:
+            return False
+        if not isinstance(recording, Complete):
+            self._metrics.recordings.labels("discarded").inc()
+            log.debug("%s: not kept: %s", question.call.request_id, recording.reason)
+            return False
+        named = response_tags(response.headers)
+        if isinstance(named, Untaggable):
+            self._metrics.recordings.labels(named.reason).inc()
+            return False
+        entry = self._entry(question, found, response, recording, named)
+        writing = asyncio.ensure_future(self._cache.keep(entry))
+        self._pending.add(writing)
+        writing.add_done_callback(self._pending.discard)
+        done, _ = await asyncio.wait({writing}, timeout=_PATIENCE_S)
+        return bool(done) and writing.result()
+
+    async def close(self) -> None:
+        """Wait for the writes that are under way."""
+        if self._pending:
+            await asyncio.wait(self._pending)
+
+    def _entry(
+        self,
+        question: Question,
+        found: Found,
+        response: UpstreamResponse,
+        recording: Complete,
+        named: Tagged,
+    ) -> Entry:
+        call, route = question.call, question.route
+        assert route.policy is not None
+        assert route.policy_name is not None
+        assert found.snapshot is not None
+        assert question.fingerprint is not None
+        fingerprint = question.fingerprint
+        primary = route.upstreams[0]
+        by_meaning = question.eligibility.semantic and not recording.has_tool_calls
+        if response.upstream != primary.name:
+            # A fallback's answer is found by those whose first choice the fallback is, and by
+            # nobody who would rather have the primary's.
+            answered = next(one for one in route.upstreams if one.name == response.upstream)
+            fingerprint = self._decider.fingerprint(call, route, answered, semantic=by_meaning)
+        by_meaning = by_meaning and bool(fingerprint.scope and found.embedding)
+        implicit = implicit_tags(
+            call, route=route.name, policy_name=route.policy_name, model=route.model
+        )
+        answered_by = (model_tag(recording.model),) if recording.model else ()
+        now = self._clock()
+        lifetime = lifetimes(
+            route.policy,
+            call.directives,
+            now=now,
+            jitter=random.random(),  # noqa: S311  # spreads expiry, protects nothing
+        )
+        return Entry(
+            key=fingerprint.key,
+            scope=fingerprint.scope if by_meaning else "",
+            tenant=call.caller.tenant,
+            policy=route.policy_name,
+            upstream=response.upstream,
+            model=recording.model or route.model,
+            surface=call.surface.value,
+            prompt=fingerprint.prompt if by_meaning else "",
+            canonical=fingerprint.canonical,
+            payload=payloads.encode(recording.payload),
+            tags=union(question.tags, found.further_tags, named.tags, implicit, answered_by),
+            snapshot=found.snapshot,
+            created_at=now,
+            expires_at=lifetime.expires_at,
+            keep_until=lifetime.keep_until,
+            input_tokens=recording.usage.input_tokens,
+            output_tokens=recording.usage.output_tokens,
+            latency_ms=max(now - call.received_at, 0.0) * 1000,
+            embedder=self._cache.embedder if by_meaning else "",
+            embedding=found.embedding if by_meaning else b"",
+        )

@@ -1,0 +1,153 @@
+"""What became of a request, and how the answer says so.
+
+`Cache-Status` follows RFC 9211; `X-Cache` is one word for people and tests.
+"""
+
+from typing import TypeAlias, assert_never
+
+import msgspec
+
+from index.entry import Entry
+from proxy.call import Headers
+
+_X_CACHE = {
+    word: (b"x-cache", word.encode())
+    for word in ("exact", "semantic", "stale", "coalesced", "miss", "bypass")
+}
+
+
+class ExactHit(msgspec.Struct, frozen=True, kw_only=True):
+    """A fresh entry of the same key."""
+
+    entry: Entry
+    age_s: float
+    ttl_s: float
+
+
+class SemanticHit(msgspec.Struct, frozen=True, kw_only=True):
+    """A fresh entry of the same scope whose question means the same."""
+
+    entry: Entry
+    age_s: float
+    ttl_s: float
+    similarity: float
+
+
+class StaleHit(msgspec.Struct, frozen=True, kw_only=True):
+    """An entry past its time that the policy or the request allows. `reason` says which rule."""
+
+    entry: Entry
+    age_s: float
+    ttl_s: float
+    """Negative: how long it has been stale."""
+    reason: str
+
+
+class Coalesced(msgspec.Struct, frozen=True, kw_only=True):
+    """Joined an identical request in flight."""
+
+    key: str
+
+
+class Miss(msgspec.Struct, frozen=True, kw_only=True):
+    """Looked up and not served. `forward` is RFC 9211's `fwd` word; `detail` says more."""
+
+    key: str
+    forward: str
+    detail: tuple[str, ...] = ()
+    stored: bool | None = None
+    """None: not known when the answer began."""
+
+
+class Bypass(msgspec.Struct, frozen=True, kw_only=True):
+    """Not looked up."""
+
+    reasons: tuple[str, ...]
+
+
+Hit: TypeAlias = ExactHit | SemanticHit | StaleHit
+Outcome: TypeAlias = Hit | Coalesced | Miss | Bypass
+
+
+def word(outcome: Outcome) -> str:
+    """The outcome in one word: the value of `X-Cache` and of the metrics' label."""
+    match outcome:
+        case ExactHit():
+            return "exact"
+        case SemanticHit():
+            return "semantic"
+        case StaleHit():
+            return "stale"
+        case Coalesced():
+            return "coalesced"
+        case Miss():
+            return "miss"
+        case Bypass():
+            return "bypass"
+        case _:
+            assert_never(outcome)
+
+
+def cache_status(outcome: Outcome) -> str:
+    """The value of `Cache-Status` (RFC 9211, section 2)."""
+    match outcome:
+        case ExactHit(entry=entry, ttl_s=ttl_s):
+            return f'rejoinder; hit; ttl={int(ttl_s)}; key="{entry.key}"; detail=exact'
+        case SemanticHit(entry=entry, ttl_s=ttl_s):
+            return f'rejoinder; hit; ttl={int(ttl_s)}; key="{entry.key}"; detail=semantic'
+        case StaleHit(entry=entry, ttl_s=ttl_s, reason=reason):
+            return f'rejoinder; hit; ttl={int(ttl_s)}; key="{entry.key}"; detail={reason}'
+        case Coalesced(key=key):
+            return f'rejoinder; fwd=uri-miss; collapsed; key="{key}"'
+        case Miss(key=key, forward=forward, detail=detail, stored=stored):
+            kept = "; stored" if stored else ""
+            return f'rejoinder; fwd={forward}{kept}; key="{key}"{_detail(detail)}'
+        case Bypass(reasons=reasons):
+            return f"rejoinder; fwd=bypass{_detail(reasons)}"
+        case _:
+            assert_never(outcome)
+
+
+def reasons_of(outcome: Outcome) -> tuple[str, ...]:
+    """Why it was not answered from the cache; empty when it was."""
+    match outcome:
+        case Miss(detail=detail):
+            return detail
+        case Bypass(reasons=reasons):
+            return reasons
+        case _:
+            return ()
+
+
+def entry_of(outcome: Outcome) -> Entry | None:
+    """The stored answer that was served."""
+    match outcome:
+        case ExactHit(entry=entry) | SemanticHit(entry=entry) | StaleHit(entry=entry):
+            return entry
+        case _:
+            return None
+
+
+def headers_of(outcome: Outcome) -> Headers:
+    """The headers that tell a client what became of its request."""
+    status = (b"cache-status", cache_status(outcome).encode())
+    match outcome:
+        case ExactHit(age_s=age_s) | StaleHit(age_s=age_s):
+            return status, _X_CACHE[word(outcome)], (b"age", b"%d" % age_s)
+        case SemanticHit(age_s=age_s, similarity=similarity):
+            near = (b"x-cache-similarity", f"{similarity:.4f}".encode())
+            return status, _X_CACHE["semantic"], (b"age", b"%d" % age_s), near
+        case _:
+            return status, _X_CACHE[word(outcome)]
+
+
+def _detail(reasons: tuple[str, ...]) -> str:
+    # An RFC 8941 token where one word is enough, else a string.
+    if not reasons:
+        return ""
+    text = ",".join(reasons)
+    return (
+        f"; detail={text}"
+        if text.replace("-", "").replace("_", "").isalnum()
+        else f'; detail="{text}"'
+    )

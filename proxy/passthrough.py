@@ -1,0 +1,79 @@
+"""Surfaces that are never cached (files, audio, images, batches, …): streamed through untouched."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncGenerator, AsyncIterator
+
+from proxy.asgi import Scope
+from proxy.call import Headers
+from proxy.client import Client
+from proxy.errors import ClientLeft
+from proxy.headers import forwarded, passed_on
+from proxy.reply import Reply
+from proxy.routing import Facts, Router
+from proxy.tenants import Identity
+from proxy.upstreams.base import UpstreamRequest, UpstreamResponse
+
+_LENGTH = frozenset({b"content-length", b"transfer-encoding"})
+
+
+class Passthrough:
+    """Sends a request to the first upstream of its route, once: a body that streams cannot be sent
+    again."""
+
+    def __init__(self, router: Router, *, via: bytes) -> None:
+        self._router = router
+        self._via = via
+
+    async def answer(
+        self, path: str, scope: Scope, client: Client, identity: Identity, request_id: str
+    ) -> Reply:
+        """Raises ClientError (no route), UpstreamError, ClientLeft; cancels itself when the client
+        hangs up."""
+        headers: Headers = tuple(scope["headers"])
+        facts = Facts(model=None, path=path, headers=headers, tenant=identity.caller.tenant)
+        upstream = self._router.route(facts).upstreams[0]
+        length = tuple(pair for pair in headers if pair[0] == b"content-length")
+        has_body = any(name in _LENGTH for name, _ in headers)
+        if not has_body:
+            _cancel_when_gone(client)
+        request = UpstreamRequest(
+            request_id=request_id,
+            method=scope["method"],
+            path=path,
+            query=scope["query_string"],
+            headers=(*forwarded(headers, via=self._via), *length),
+            credential=identity.credential,
+            body=_body(client) if has_body else b"",
+            stream=False,
+        )
+        response = await upstream.send(request)
+        return Reply(
+            status=response.status, headers=passed_on(response.headers), body=_pieces(response)
+        )
+
+
+async def _body(client: Client) -> AsyncIterator[bytes]:
+    """The request's body as it comes in; at its end the watch for the client begins."""
+    more = True
+    while more:
+        message = await client.receive()
+        if message["type"] == "http.disconnect":
+            raise ClientLeft
+        if message["body"]:
+            yield message["body"]
+        more = message["more_body"]
+    _cancel_when_gone(client)
+
+
+async def _pieces(response: UpstreamResponse) -> AsyncGenerator[bytes, None]:
+    # A generator of our own, so that closing it closes the connection.
+    async with contextlib.aclosing(response.body) as pieces:
+        async for piece in pieces:
+            yield piece
+
+
+def _cancel_when_gone(client: Client) -> None:
+    task = asyncio.current_task()
+    assert task is not None
+    client.when_gone(task.cancel)

@@ -1,0 +1,50 @@
+"""A request with all decisions about it, before anything is looked up or sent."""
+
+import msgspec
+
+from index.verdict import Rules
+from proxy.call import Call, Fingerprint
+from proxy.eligibility import Eligibility
+from proxy.routing import Route
+
+
+class Question(msgspec.Struct, frozen=True, kw_only=True):
+    """What the rooms behind the decisions work with."""
+
+    call: Call
+    route: Route
+    eligibility: Eligibility
+    fingerprint: Fingerprint | None = None
+    """None where the cache has no part in it."""
+    tags: tuple[str, ...] = ()
+    """Those that the request named and that the policy's rules found; an answer must carry all."""
+    rules: Rules | None = None
+    """Of the policy's semantic tier; None without one."""
+
+    @property
+    def key(self) -> str:
+        """Key of the request; empty where the cache has no part in it."""
+        return "" if self.fingerprint is None else self.fingerprint.key
+
+    @property
+    def serves(self) -> bool:
+        """A hit may be served. Not so in shadow mode, where it is only reported."""
+        return self.route.mode == "serve"
+
+    @property
+    def shares_flights(self) -> bool:
+        """May be answered by an identical request's answer, and answer others by its own."""
+        eligibility = self.eligibility
+        return self.serves and eligibility.read and eligibility.write
+
+    @property
+    def finishes_alone(self) -> bool:
+        """The answer is made to its end even when every client has left."""
+        policy = self.route.policy
+        return self.eligibility.write and policy is not None and policy.on_disconnect == "finish"
+
+    @property
+    def max_entry_bytes(self) -> int:
+        """A larger answer is passed on and not recorded."""
+        policy = self.route.policy
+        return policy.max_entry if policy is not None and self.eligibility.write else 0

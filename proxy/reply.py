@@ -1,0 +1,68 @@
+"""Answers to clients, and the one place where errors get OpenAI's shape."""
+
+from collections.abc import AsyncGenerator
+
+import msgspec
+
+from proxy.call import Headers
+from proxy.errors import (
+    ClientError,
+    UpstreamError,
+    UpstreamTimeout,
+    UpstreamUnreachable,
+    error_body,
+)
+
+JSON = (b"content-type", b"application/json")
+STREAM: Headers = (
+    (b"content-type", b"text/event-stream; charset=utf-8"),
+    (b"cache-control", b"no-cache, no-transform"),
+    (b"x-accel-buffering", b"no"),
+)
+
+
+class Reply(msgspec.Struct, kw_only=True):
+    """What goes to the client. Not frozen: a stream is consumed by sending it.
+
+    A streamed body raises UpstreamError where it breaks off; it then must not end cleanly.
+    """
+
+    status: int
+    headers: Headers
+    body: bytes | AsyncGenerator[bytes, None]
+
+
+def of_client_error(error: ClientError) -> Reply:
+    """A request that is wrong."""
+    body = error_body(error.message, kind=error.kind, param=error.param, code=error.code)
+    headers: Headers = (JSON,)
+    if error.retry is not None:
+        headers = (JSON, (b"x-should-retry", b"true" if error.retry else b"false"))
+    return Reply(status=error.status, headers=headers, body=body)
+
+
+def of_upstream_error(error: UpstreamError) -> Reply:
+    """No answer to be had. Our own tries are spent, so SDKs are told not to try again."""
+    status, code = _status_of(error)
+    body = error_body(str(error), kind="upstream_error", code=code)
+    return Reply(status=status, headers=(JSON, (b"x-should-retry", b"false")), body=body)
+
+
+def of_fault(request_id: str) -> Reply:
+    """A bug of ours: the log has the rest under the request's id."""
+    text = f"Internal error of the proxy; its log says more under request id {request_id}."
+    return Reply(status=500, headers=(JSON,), body=error_body(text, kind="server_error"))
+
+
+def error_event(error: UpstreamError) -> bytes:
+    """The event that ends a stream which broke off after its headers had been sent."""
+    _, code = _status_of(error)
+    return b"data: " + error_body(str(error), kind="upstream_error", code=code) + b"\n\n"
+
+
+def _status_of(error: UpstreamError) -> tuple[int, str]:
+    if isinstance(error, UpstreamTimeout):
+        return 504, "upstream_timeout"
+    if isinstance(error, UpstreamUnreachable):
+        return 503, "upstream_unreachable"
+    return 502, "upstream_broken"
