@@ -20,7 +20,7 @@ OMITTED: dict[str, str] = {
     "prompt_cache_key": "steers the provider's own prompt cache",
     "service_tier": "how fast and at what price, not what is answered",
 }
-"""Fields that never count, each with the reason."""
+"""Fields that do not count, each with the reason. A policy can put them back."""
 
 OMITTED_ON_CHAT: dict[str, str] = OMITTED | {
     "store": "whether the provider logs it; on the Responses API others can refer to it later",

@@ -15,6 +15,9 @@ T = TypeVar("T")
 
 Share = Literal["credential", "tenant", "everyone"]
 Fold = Literal["trim", "line_endings", "unicode", "collapse_spaces", "casefold"]
+Omitted = Literal[
+    "user", "metadata", "safety_identifier", "prompt_cache_key", "service_tier", "store"
+]
 Ratio = Annotated[float, Meta(ge=0, le=1)]
 
 
@@ -136,6 +139,13 @@ class TagRule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
             raise ValueError("`pattern` and `tag` belong together")
 
 
+class Key(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What makes two requests the same."""
+
+    include: tuple[Omitted, ...] = ()
+    """Fields of the request that count here, although they are left out of keys as a rule."""
+
+
 class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How answers are kept and when they may be used again."""
 
@@ -153,6 +163,8 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """Who may be answered from an entry: the same credential, the same tenant, everyone."""
     normalize: tuple[Fold, ...] = ()
     """Differences in the text of user and system messages that do not make another request."""
+    key: Key = _default(Key())
+    """Which fields of a request make it another one."""
     semantic: Semantic | None = None
     """Answers by meaning; absent: exact requests only, `{}`: all defaults."""
     tags: tuple[TagRule, ...] = ()

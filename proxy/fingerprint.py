@@ -4,7 +4,7 @@ A digest is SHA-256 over length-prefixed parts with a domain and a version, amon
 the store, so that a key shown in a header tells a stranger nothing. The parts:
 
     domain and version, secret of the store,
-    share of the policy and whom it names, policy, folds,
+    share of the policy and whom it names, policy, folds, fields put back,
     identity of the route's first upstream, surface, query string, counted request headers,
     namespace,
     canonical request (with the model that the upstream is asked for)
@@ -41,7 +41,9 @@ def fingerprint(
     `scope` is empty unless `semantic`, and where there is no last user text. The prompt is the
     original text, as the canonical request may be folded.
     """
-    counts = canonical.effective(call.surface, call.fields, model=model)
+    counts = canonical.effective(
+        call.surface, call.fields, model=model, included=policy.key.include
+    )
     counts = normalize(call.surface, counts, policy.normalize)
     text = canonical.encode(counts)
     parts = [
@@ -49,6 +51,7 @@ def fingerprint(
         *_holder(policy.share, call.caller),
         policy_name.encode(),
         ",".join(sorted(policy.normalize)).encode(),
+        ",".join(sorted(policy.key.include)).encode(),
         upstream.encode(),
         call.surface.value.encode(),
         call.query,

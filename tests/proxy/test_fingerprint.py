@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proxy.call import Call, Caller, Directives, Surface
-from proxy.config import Policy, Semantic
+from proxy.config import Key, Policy, Semantic
 from proxy.fingerprint import fingerprint
 
 MESSAGES = [
@@ -72,6 +72,7 @@ def test_key_and_scope_are_64_hex_digits_and_differ():
         of(CALL, model="m2"),
         of(CALL, policy_name="other"),
         of(CALL, policy=Policy(normalize=("casefold",))),
+        of(CALL, policy=Policy(key=Key(include=("user",)))),
         of(CALL, policy=Policy(share="tenant")),
         of(CALL, policy=Policy(share="everyone")),
         of(call(caller=Caller(tenant="acme", credential_id="c2"))),
@@ -114,6 +115,13 @@ def test_what_decides_the_answer_changes_key_and_scope(other):
 )
 def test_what_does_not_decide_the_answer_changes_nothing(other):
     assert of(other) == of(CALL)
+
+
+def test_field_that_a_policy_puts_back_counts():
+    policy = Policy(key=Key(include=("user", "metadata")))
+    one = of(with_fields(user="a"), policy=policy)
+    assert of(with_fields(user="b"), policy=policy).key != one.key
+    assert of(with_fields(user="a", service_tier="flex"), policy=policy) == one
 
 
 def test_store_counts_on_the_responses_api_only():
