@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from proxy.call import Surface
+from proxy.grammar import as_written
 from proxy.sse import frame_data, split_frames
 
 _ONCE = frozenset({"id", "type", "role", "name", "index", "object", "created", "format"})
@@ -141,4 +142,4 @@ def _joined(value: Any) -> Any:
     return value
 
 
-_OBJECT = msgspec.json.Decoder(dict[str, Any])
+_OBJECT = msgspec.json.Decoder(dict[str, Any], float_hook=as_written)

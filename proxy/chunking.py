@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 
 from proxy.call import Surface
+from proxy.grammar import as_written
 
 Json = dict[str, Any]
 
@@ -75,4 +76,4 @@ def _frame(chunk: Json) -> bytes:
     return b"data: " + msgspec.json.encode(chunk) + b"\n\n"
 
 
-_OBJECT = msgspec.json.Decoder(dict[str, Any])
+_OBJECT = msgspec.json.Decoder(dict[str, Any], float_hook=as_written)

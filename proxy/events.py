@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from proxy.grammar import as_written
 from proxy.sse import frame_data
 
 Json = dict[str, Any]
@@ -129,4 +130,4 @@ class _Terminal(msgspec.Struct):
 
 
 _TERMINAL = msgspec.json.Decoder(_Terminal)
-_OBJECT = msgspec.json.Decoder(dict[str, Any])
+_OBJECT = msgspec.json.Decoder(dict[str, Any], float_hook=as_written)

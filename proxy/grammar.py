@@ -113,4 +113,9 @@ def is_set(raw: msgspec.Raw) -> bool:
     return bytes(raw) not in (b"", b"null")
 
 
+def as_written(number: str) -> msgspec.Raw:
+    """msgspec `float_hook`: a fraction keeps the digits that the upstream wrote."""
+    return msgspec.Raw(number.encode())
+
+
 _USAGE = msgspec.json.Decoder(_UsageView | None)

@@ -17,12 +17,9 @@ from proxy.grammar import (
 )
 from proxy.grammar_chunks import ChunkGrammar, judge_chunks_body
 from proxy.grammar_events import EventGrammar, judge_response
+from proxy.headers import recorded
 from proxy.payload import Payload
 from proxy.sse import EventParser
-
-REPLAYED_HEADERS = frozenset({b"openai-version", b"openai-model", b"content-language"})
-"""Response headers that still hold when the answer is given again. Ids, dates and rate limits of
-the past do not."""
 
 
 class Complete(msgspec.Struct, frozen=True, kw_only=True):
@@ -211,7 +208,7 @@ def _complete(
     usage = answer.usage or Usage()
     payload = Payload(
         surface=surface,
-        headers=tuple((name, value) for name, value in headers if name in REPLAYED_HEADERS),
+        headers=recorded(headers),
         body=body,
         frames=frames,
         usage_frame=usage_frame,

@@ -1,0 +1,166 @@
+"""The opening of a stream: its first event, before anything is promised to the client.
+
+A server can answer 200 and tell its error in the first event. Until then the request can still go
+to another upstream, or get a real status.
+"""
+
+import asyncio
+from collections import deque
+from typing import Any
+
+import msgspec
+
+from proxy.errors import UpstreamBroken, error_body
+from proxy.sse import EventParser, frame_data, frame_event
+from proxy.upstreams.base import UpstreamResponse
+from proxy.upstreams.body import Body, Buffered
+
+COMMIT_AFTER_S = 10.0
+"""A stream without a first event is passed on after this time, so that its client gets headers and
+signs of life."""
+
+_STATUS_BY_TYPE = {
+    "invalid_request_error": 400,
+    "authentication_error": 401,
+    "permission_error": 403,
+    "not_found_error": 404,
+    "rate_limit_error": 429,
+    "rate_limit_exceeded": 429,
+    "insufficient_quota": 429,
+}
+_JSON = (b"content-type", b"application/json")
+_OF_THE_STREAM = frozenset({b"content-type", b"content-length", b"cache-control"})
+
+
+async def opened(
+    response: UpstreamResponse, *, commit_after_s: float = COMMIT_AFTER_S
+) -> UpstreamResponse:
+    """The same answer once its first event has come; or, when that is an error, the answer with the
+    status that the error should have had. No bytes are lost.
+
+    Raises `UpstreamError` when it breaks before its first event. Other answers than good streams
+    are returned as they are.
+    """
+    if response.status != 200 or response.content_type != b"text/event-stream":
+        return response
+    body = _Opening(response)
+    response.body = body
+    try:
+        first = await body.first_event(asyncio.get_running_loop().time() + commit_after_s)
+    except BaseException:
+        await body.aclose()
+        raise
+    error = _error_in(first)
+    if error is None:
+        return response
+    await body.aclose()
+    return _refusal(response, error)
+
+
+class _Opening(Body):
+    """A body that was read ahead."""
+
+    def __init__(self, response: UpstreamResponse) -> None:
+        self._rest = response.body
+        self._upstream = response.upstream
+        self._held: deque[bytes] = deque()
+        self._read: asyncio.Task[bytes] | None = None
+
+    async def first_event(self, until: float) -> bytes:
+        """The first event that is not a comment; empty when there is none yet at loop time `until`.
+
+        Raises `UpstreamError`.
+        """
+        parser = EventParser()
+        loop = asyncio.get_running_loop()
+        while True:
+            # A task, because the read must go on when the time is over.
+            self._read = loop.create_task(self._next())
+            done, _ = await asyncio.wait({self._read}, timeout=max(0.0, until - loop.time()))
+            if not done:
+                return b""
+            task, self._read = self._read, None
+            chunk = await task
+            if not chunk:
+                text = f"upstream {self._upstream}: the stream ended before its first event"
+                raise UpstreamBroken(text, upstream=self._upstream, before_first_byte=True)
+            self._held.append(chunk)
+            for frame in parser.feed(chunk):
+                if not frame.startswith(b":"):
+                    return frame
+
+    async def __anext__(self) -> bytes:
+        if self._held:
+            return self._held.popleft()
+        if self._read is None:
+            return await self._rest.__anext__()
+        task, self._read = self._read, None
+        chunk = await task
+        if not chunk:
+            raise StopAsyncIteration
+        return chunk
+
+    async def aclose(self) -> None:
+        """Stops the read under way too."""
+        self._held.clear()
+        task, self._read = self._read, None
+        if task is not None:
+            task.cancel()
+            await asyncio.wait({task})
+            if not task.cancelled():
+                task.exception()  # seen: whatever it was, nobody reads this body any more
+        await self._rest.aclose()
+
+    async def _next(self) -> bytes:
+        """The next piece, empty at the end: a task cannot raise StopAsyncIteration."""
+        async for chunk in self._rest:
+            if chunk:
+                return chunk
+        return b""
+
+
+def _error_in(frame: bytes) -> dict[str, Any] | None:
+    """The error that a frame tells."""
+    if b'"error"' not in frame and frame_event(frame) != b"error":
+        return None
+    try:
+        event = _OBJECT.decode(frame_data(frame))
+    except msgspec.MsgspecError:
+        return None
+    error = event.get("error")
+    if isinstance(error, dict):
+        return error
+    if isinstance(error, str):
+        return {"message": error}
+    is_error = event.get("object") == "error" or event.get("type") == "error"
+    return event if is_error or frame_event(frame) == b"error" else None
+
+
+def _refusal(response: UpstreamResponse, error: dict[str, Any]) -> UpstreamResponse:
+    kind = str(error.get("type") or "upstream_error")
+    code = error.get("code")
+    param = error.get("param")
+    body = error_body(
+        str(error.get("message") or "The upstream answered with an error."),
+        kind=kind,
+        param=param if isinstance(param, str) else None,
+        code=None if code is None else str(code),
+    )
+    kept = tuple(header for header in response.headers if header[0] not in _OF_THE_STREAM)
+    return UpstreamResponse(
+        upstream=response.upstream,
+        status=_status_of(error, kind),
+        headers=(_JSON, *kept),
+        body=Buffered(body),
+    )
+
+
+def _status_of(error: dict[str, Any], kind: str) -> int:
+    for name in ("status", "status_code", "code"):
+        told = str(error.get(name, ""))
+        if told.isdecimal() and 400 <= int(told[:9]) <= 599:
+            return int(told)
+    return _STATUS_BY_TYPE.get(str(error.get("code")), _STATUS_BY_TYPE.get(kind, 502))
+
+
+_OBJECT = msgspec.json.Decoder(dict[str, Any])

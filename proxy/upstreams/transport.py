@@ -1,0 +1,136 @@
+"""The HTTP client below `RemoteUpstream`: httpx's transport interface over aiohttp's connections.
+
+The transport is used without `httpx.AsyncClient`, which costs more than 100 us a request and would
+keep cookies, log URLs and follow redirects unless told otherwise. Only this file knows aiohttp.
+"""
+
+import contextvars
+import socket
+import ssl
+import urllib.request
+from collections.abc import Callable
+
+import aiohttp
+import httpx
+from httpx_aiohttp import AiohttpTransport
+
+from proxy.config import Upstream
+from proxy.errors import (
+    UpstreamBroken,
+    UpstreamError,
+    UpstreamTimeout,
+    UpstreamUnreachable,
+)
+
+FAULTS = (httpx.TransportError, aiohttp.ClientError, OSError)
+"""What sending and reading raise when the connection or the server is at fault."""
+
+_KEEP_ALIVE_S = 30.0
+_NO_DEFAULTS = ("User-Agent", "Content-Type", "Accept")
+"""Headers that aiohttp would add on its own."""
+
+
+class Dial:
+    """Whether a request got a new connection or one that was used before."""
+
+    __slots__ = ("fresh",)
+
+    def __init__(self) -> None:
+        self.fresh = False
+
+
+DIAL: contextvars.ContextVar[Dial | None] = contextvars.ContextVar("dial", default=None)
+"""Set by who sends, marked by the connector when it opens a socket for that request."""
+
+
+def make_transport(config: Upstream) -> httpx.AsyncBaseTransport:
+    """A pool of connections for one upstream. Proxies are taken from the environment
+    (`HTTPS_PROXY`, `NO_PROXY`), credentials are not (`.netrc`)."""
+    assert config.base_url is not None
+    url = httpx.URL(config.base_url)
+    context = _tls(url)
+    return AiohttpTransport(
+        verify=context,
+        proxy=_proxy_for(url),
+        client=_session_of(context, max_connections=config.max_connections),
+    )
+
+
+def fault(error: Exception, *, upstream: str, began: bool) -> UpstreamError:
+    """One of `FAULTS` as ours. `began`: something of the answer had come.
+
+    The texts of foreign errors can hold URLs, which can hold keys; only their kind is told. Raise
+    it `from None` for the same reason.
+    """
+    cause = error.__cause__ if isinstance(error.__cause__, aiohttp.ClientError) else error
+    kind = type(cause).__name__
+    match cause:
+        case aiohttp.ConnectionTimeoutError() | httpx.ConnectTimeout():
+            text = f"upstream {upstream}: no connection in time"
+            return UpstreamTimeout(text, upstream=upstream, phase="connect")
+        case aiohttp.ClientConnectorError() | aiohttp.ClientHttpProxyError():
+            reason = _reason(cause)
+        case aiohttp.InvalidURL() | httpx.ConnectError() | httpx.ProxyError():
+            reason = kind
+        case httpx.UnsupportedProtocol() | aiohttp.NonHttpUrlClientError():
+            reason = kind
+        case _:
+            when = "in the middle of its answer" if began else "before it answered"
+            text = f"upstream {upstream}: the connection broke {when} ({kind})"
+            return UpstreamBroken(text, upstream=upstream, before_first_byte=not began)
+    text = f"upstream {upstream}: cannot connect ({reason})"
+    return UpstreamUnreachable(text, upstream=upstream)
+
+
+def _reason(error: aiohttp.ClientConnectorError | aiohttp.ClientHttpProxyError) -> str:
+    """What the system says of it, which holds no URL."""
+    if isinstance(error, aiohttp.ClientHttpProxyError):
+        return f"the proxy says {error.status}"
+    if isinstance(error, aiohttp.ClientConnectorCertificateError):
+        return "its certificate is not trusted"
+    return error.os_error.strerror or type(error).__name__
+
+
+def _tls(url: httpx.URL) -> ssl.SSLContext:
+    """Certificates are read only where they are used: that takes 20 ms and half a megabyte."""
+    return httpx.create_ssl_context(verify=url.scheme == "https")
+
+
+def _session_of(
+    context: ssl.SSLContext, *, max_connections: int
+) -> Callable[[], aiohttp.ClientSession]:
+    """Called once, within the event loop, by the first request."""
+
+    def session() -> aiohttp.ClientSession:
+        connector = aiohttp.TCPConnector(
+            limit=max_connections,
+            keepalive_timeout=_KEEP_ALIVE_S,
+            ssl=context,
+            socket_factory=_opened,
+        )
+        return aiohttp.ClientSession(
+            connector=connector,
+            cookie_jar=aiohttp.DummyCookieJar(),
+            skip_auto_headers=_NO_DEFAULTS,
+        )
+
+    return session
+
+
+def _opened(address: tuple[object, ...]) -> socket.socket:
+    """aiohttp's way of opening a socket, and a note of it for the request that needed it."""
+    dial = DIAL.get()
+    if dial is not None:
+        dial.fresh = True
+    family, kind, protocol = address[:3]
+    assert isinstance(family, int)
+    assert isinstance(kind, int)
+    assert isinstance(protocol, int)
+    return socket.socket(family, kind, protocol)
+
+
+def _proxy_for(url: httpx.URL) -> httpx.Proxy | None:
+    if urllib.request.proxy_bypass(url.host):
+        return None
+    address = urllib.request.getproxies().get(url.scheme)
+    return httpx.Proxy(address) if address else None
