@@ -9,8 +9,8 @@ Request headers, from the client to the upstream:
 - forwarded and in the key: everything else but the neutral ones, known to us or not;
 - neutral: forwarded, but of no consequence for the answer.
 
-Response headers, from the upstream to the client: `passed_on` for a live answer, `passed_through`
-on surfaces that are not cached; `recorded` is the short list of those that a replay may repeat.
+Response headers, from the upstream to the client: `passed_on` with a live answer; `recorded` is the
+short list of those that a replay may repeat.
 """
 
 import hashlib
@@ -37,12 +37,9 @@ _PLAIN_JSON = frozenset({
     b"application/json", b"application/json; charset=utf-8", b"application/json;charset=utf-8",
 })  # fmt: skip
 
-_NOT_PASSED_THROUGH = _HOP_BY_HOP | {
-    b"set-cookie", b"date", b"server", b"x-request-id", b"alt-svc", b"x-cache",
-}  # fmt: skip
-_NOT_PASSED_ON = _NOT_PASSED_THROUGH | {
-    b"content-type", b"content-length", b"content-encoding", b"cache-control", b"x-accel-buffering",
-    b"age",
+_NOT_PASSED_ON = _HOP_BY_HOP | {
+    b"content-length", b"date", b"age", b"server", b"alt-svc", b"set-cookie", b"x-request-id",
+    b"x-cache",
 }  # fmt: skip
 _RECORDED = frozenset({b"content-language", b"openai-version", b"openai-model"})
 
@@ -87,15 +84,21 @@ def forwarded(headers: Headers, *, via: bytes) -> Headers:
 def passed_on(headers: Headers) -> Headers:
     """The upstream's response headers for a client that waits for this very answer.
 
-    Not those that say how a body is framed, of which type it is, and whether it may be cached: the
-    reply has its own. Rate limits and `Retry-After` go through unchanged.
+    Rate limits and `Retry-After` go through unchanged. Cookies end here, as none are ever sent
+    upstream; the upstream's request id gets another name, as ours takes its place.
     """
-    return _response(headers, without=_NOT_PASSED_ON)
-
-
-def passed_through(headers: Headers) -> Headers:
-    """The response headers of a surface that is not cached, whose body goes through as it is."""
-    return _response(headers, without=_NOT_PASSED_THROUGH)
+    named = _named_by_connection(headers)
+    kept = [
+        (name, value)
+        for name, value in headers
+        if name not in _NOT_PASSED_ON
+        and not name.startswith(_NOT_FORWARDED_PREFIXES)
+        and name not in named
+    ]
+    kept += [
+        (b"x-upstream-request-id", value) for name, value in headers if name == b"x-request-id"
+    ]
+    return tuple(kept)
 
 
 def recorded(headers: Headers) -> Headers:
@@ -115,23 +118,6 @@ def pseudonym(secret: bytes) -> bytes:
 def is_looping(headers: Headers, *, via: bytes) -> bool:
     """Whether the request has been here before (RFC 9110, section 7.6.3)."""
     return any(name == b"via" and via in value for name, value in headers)
-
-
-def _response(headers: Headers, *, without: frozenset[bytes]) -> Headers:
-    """Cookies end here, as none are ever sent upstream; our own request id takes the place of the
-    upstream's, which gets another name."""
-    named = _named_by_connection(headers)
-    kept = [
-        (name, value)
-        for name, value in headers
-        if name not in without
-        and not name.startswith(_NOT_FORWARDED_PREFIXES)
-        and name not in named
-    ]
-    kept += [
-        (b"x-upstream-request-id", value) for name, value in headers if name == b"x-request-id"
-    ]
-    return tuple(kept)
 
 
 def _named_by_connection(headers: Headers) -> frozenset[bytes]:
