@@ -50,24 +50,26 @@ class Answered(msgspec.Struct, frozen=True, kw_only=True):
 class RetryBudget:
     """Retries may be a share of all requests, so that they cannot multiply an overload."""
 
-    __slots__ = ("_share", "_tokens")
+    __slots__ = ("_percent", "_saved_percent")
 
-    MAX_TOKENS = 100.0
-    FIRST_TOKENS = 10.0
+    FIRST_RETRIES = 10
+    """There before any request was made."""
+    MAX_RETRIES = 100
+    """Saved up at most."""
 
-    def __init__(self, *, share: float = 0.2) -> None:
-        self._share = share
-        self._tokens = self.FIRST_TOKENS
+    def __init__(self, *, percent: int = 20) -> None:
+        self._percent = percent
+        self._saved_percent = 100 * self.FIRST_RETRIES
 
     def earn(self) -> None:
         """A request was made."""
-        self._tokens = min(self.MAX_TOKENS, self._tokens + self._share)
+        self._saved_percent = min(100 * self.MAX_RETRIES, self._saved_percent + self._percent)
 
     def spend(self) -> bool:
         """Take one retry, if there is one."""
-        if self._tokens < 1:
+        if self._saved_percent < 100:
             return False
-        self._tokens -= 1
+        self._saved_percent -= 100
         return True
 
 
