@@ -38,7 +38,7 @@ def parse(headers: Headers, cache: object) -> Directives:
         return _NONE
     found = _Found()
     for name, value in said:
-        _read_header(found, name, value.decode("latin-1").strip())
+        _read_header(found, name, _text(value))
     if cache is not None:
         _read_body(found, cache)
     return found.directives()
@@ -87,6 +87,14 @@ def _read_header(found: _Found, name: bytes, value: str) -> None:
             found.namespace(value, where="X-Cache-Namespace")
         case _:
             _read_tags(found, value, where="X-Cache-Tags")
+
+
+def _text(value: bytes) -> str:
+    """A header as text: UTF-8, as bodies are, so that both spell a name alike; else Latin-1."""
+    try:
+        return value.decode().strip()
+    except UnicodeDecodeError:
+        return value.decode("latin-1").strip()
 
 
 def _read_cache_control(found: _Found, value: str) -> None:

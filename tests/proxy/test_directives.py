@@ -149,5 +149,15 @@ def test_more_tags_in_header_and_body_together_than_allowed_are_refused():
     assert refusal(headers(x_cache_tags=listed), {"tags": [f"b{n}" for n in range(29)]})
 
 
+def test_header_and_body_spell_tags_and_namespaces_alike():
+    named = {"x_cache_tags": "größe", "x_cache_namespace": "größe"}
+    found = parse(headers(**named), {"tags": ["größe"], "namespace": "größe"})
+    assert found == Directives(tags=("gr%C3%B6%C3%9Fe",), namespace="größe")
+
+
+def test_header_that_is_no_utf8_is_read_all_the_same():
+    assert parse(((b"x-cache-namespace", b"gr\xf6"),), None).namespace == "grö"
+
+
 def test_two_different_namespaces_are_refused():
     assert refusal(headers(x_cache_namespace="a"), {"namespace": "b"}).param == "cache.namespace"
