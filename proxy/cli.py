@@ -4,13 +4,14 @@ import os
 import sys
 from collections.abc import Sequence
 from importlib.metadata import version
+from typing import Literal
 
 from cyclopts import App, CycloptsError, Parameter
 
 from proxy.commands.check import check
 from proxy.commands.entries import entries
 from proxy.commands.entry import entry
-from proxy.commands.failure import FAILED, MISUSED, CommandFailed
+from proxy.commands.failure import FAILED, MISUSED, OK, CommandFailed
 from proxy.commands.purge import purge
 from proxy.commands.schema import schema
 from proxy.commands.serve import serve
@@ -37,7 +38,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         # The reader (`head`) has left. Nothing more is written, not even what Python still buffers.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return FAILED
-    return code if isinstance(code, int) else 0
+    return code if isinstance(code, int) else OK
 
 
 def _app() -> App:
@@ -50,6 +51,25 @@ def _app() -> App:
     )
     for command in _COMMANDS:
         app.command(command)
+
+    @app.command
+    def completion(shell: Literal["bash", "zsh", "fish"], /) -> int:
+        """Print a script that completes commands and options in your shell.
+
+        **Examples**
+
+            rejoinder completion bash > ~/.local/share/bash-completion/completions/rejoinder
+
+            rejoinder completion zsh > ~/.zfunc/_rejoinder
+
+        Parameters
+        ----------
+        shell
+            Your shell.
+        """
+        sys.stdout.write(app.generate_completion(shell=shell))
+        return OK
+
     return app
 
 

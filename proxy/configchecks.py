@@ -4,7 +4,7 @@ Pure: a config in, findings out. `proxy.configfile` finds the lines.
 """
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from itertools import combinations
 from urllib.parse import urlsplit
 
@@ -12,8 +12,9 @@ import msgspec
 import regex  # type: ignore[import-untyped]  # no stubs are published with it
 
 from proxy.address import Address, parse_address
-from proxy.config import CacheUse, Config, Route, TagRule, Upstream
+from proxy.config import CacheUse, Config, Match, Route, TagRule, Upstream
 from proxy.configtree import Path, suggest
+from proxy.glob import compile_globs, covers
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _TENANT = re.compile(r"[!-+\--~]{1,128}")
@@ -48,7 +49,7 @@ def check_config(config: Config, machine: Machine) -> list[Finding]:
         *_upstreams(config, machine),
         *_embedder(config, machine),
         *_tenants(config),
-        *_aliases(config.aliases),
+        *_aliases(config),
         *_policies(config),
         *_routes(config),
         *_shadowed(config.routes),
@@ -169,7 +170,8 @@ def _tenants(config: Config) -> Iterator[Finding]:
             yield Finding(path=path, message=message)
 
 
-def _aliases(aliases: Mapping[str, str]) -> Iterator[Finding]:
+def _aliases(config: Config) -> Iterator[Finding]:
+    aliases = config.aliases
     for name in aliases:
         seen = [name]
         while (following := aliases.get(seen[-1])) is not None and following not in seen:
@@ -177,6 +179,14 @@ def _aliases(aliases: Mapping[str, str]) -> Iterator[Finding]:
         if following == name:
             message = f"goes round in a circle: {' -> '.join([*seen, name])}"
             yield Finding(path=("aliases", name), message=message)
+        elif following is None and not _is_routed(seen[-1], config.routes):
+            message = f"no route takes the model {seen[-1]!r}"
+            yield Finding(path=("aliases", name), message=message, target=("routes",), warning=True)
+
+
+def _is_routed(model: str, routes: tuple[Route, ...]) -> bool:
+    globs = [_model_globs(route.match) for route in routes]
+    return any(one is None or compile_globs(*one).fullmatch(model) for one in globs)
 
 
 def _policies(config: Config) -> Iterator[Finding]:
@@ -186,6 +196,12 @@ def _policies(config: Config) -> Iterator[Finding]:
         if name == "none":
             message = "`none` already means no cache; choose another name"
             yield Finding(path=path, message=message)
+        if policy.share == "everyone" and config.tenants is None and _is_open(config.listen):
+            message = (
+                "an answer that was made with one caller's key is given to everyone who reaches "
+                f"{config.listen}"
+            )
+            yield Finding(path=(*path, "share"), message=message, warning=True)
         if policy.ttl > policy.max_ttl:
             message = f"`ttl` ({policy.ttl}) is over `max_ttl` ({policy.max_ttl})"
             yield Finding(path=(*path, "ttl"), message=message)
@@ -194,6 +210,13 @@ def _policies(config: Config) -> Iterator[Finding]:
             yield Finding(path=(*path, "semantic"), message=message, target=("embedder",))
         for index, rule in enumerate(policy.tags):
             yield from _tag_rule(rule, (*path, "tags", index))
+
+
+def _is_open(listen: str) -> bool:
+    try:
+        return not parse_address(listen).loopback
+    except ValueError:
+        return False
 
 
 def _tag_rule(rule: TagRule, path: Path) -> Iterator[Finding]:
@@ -247,10 +270,10 @@ def _cache(route: Route, config: Config, path: Path) -> Iterator[Finding]:
 
 
 def _globs(route: Route, path: Path) -> Iterator[Finding]:
-    model = route.match.model
-    if model == ():
+    globs = _model_globs(route.match)
+    if globs == ():
         yield Finding(path=path, message="an empty list matches no model")
-    for glob in (model,) if isinstance(model, str) else model or ():
+    for glob in globs or ():
         if not glob:
             yield Finding(path=path, message="an empty pattern matches no model")
         elif "[" in glob or "{" in glob:
@@ -260,13 +283,26 @@ def _globs(route: Route, path: Path) -> Iterator[Finding]:
 
 def _shadowed(routes: tuple[Route, ...]) -> Iterator[Finding]:
     for index, route in enumerate(routes):
-        match = route.match
-        everything = match.model is None and match.path in (None, "*", "/v1/*")
-        if everything and not match.header and match.tenant in (None, "*"):
-            for later in range(index + 1, len(routes)):
-                message = f"never reached: routes[{index}] takes every request before it"
-                yield Finding(path=("routes", later), message=message, warning=True)
-            return
+        for before in range(index):
+            if _takes_all_of(routes[before].match, route.match):
+                message = f"never reached: routes[{before}] takes every such request before it"
+                yield Finding(path=("routes", index), message=message, warning=True)
+                break
+
+
+def _takes_all_of(first: Match, later: Match) -> bool:
+    """Every request that fits `later` also fits `first`."""
+    unconditional = first.path in (None, "*", "/v1/*") and first.tenant in (None, "*")
+    if first.header or not unconditional:
+        return False
+    wide, narrow = _model_globs(first), _model_globs(later)
+    if wide is None:
+        return True
+    return narrow is not None and all(any(covers(w, n) for w in wide) for n in narrow)
+
+
+def _model_globs(match: Match) -> tuple[str, ...] | None:
+    return (match.model,) if isinstance(match.model, str) else match.model
 
 
 def _name(name: str, path: Path) -> Iterator[Finding]:

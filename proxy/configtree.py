@@ -176,6 +176,7 @@ class _Reader:
                 continue
             filled = self._fill(key, path)
             if filled is None:
+                self.broken.add((*path, key.value))
                 continue
             name = key_kind(filled.text)
             if name in first:

@@ -9,6 +9,7 @@ import msgspec
 from proxy import config as written
 from proxy.call import Headers
 from proxy.errors import ClientError
+from proxy.glob import compile_globs, is_literal
 from proxy.upstreams.base import Upstream
 
 Mode = Literal["serve", "shadow", "none"]
@@ -119,12 +120,12 @@ class _Rule:
         names = (route.to,) if isinstance(route.to, str) else route.to
         globs = (match.model,) if isinstance(match.model, str) else match.model
         self.upstreams = tuple(upstreams[to] for to in names)
-        self._literals = tuple(g for g in globs or () if "*" not in g and "?" not in g)
-        self._model = None if globs is None else _compile(*globs)
-        self._path = None if match.path is None else _compile(match.path)
-        self._tenant = None if match.tenant is None else _compile(match.tenant)
+        self._literals = tuple(g for g in globs or () if is_literal(g))
+        self._model = None if globs is None else compile_globs(*globs)
+        self._path = None if match.path is None else compile_globs(match.path)
+        self._tenant = None if match.tenant is None else compile_globs(match.tenant)
         self._headers = tuple(
-            (header.lower().encode("latin-1"), _compile(glob))
+            (header.lower().encode("latin-1"), compile_globs(glob))
             for header, glob in match.header.items()
         )
         self._rewrite = None if route.model is None else route.model.rewrite
@@ -178,12 +179,6 @@ class _Rule:
             policy=None if uncached else config.policies[policy_name],
             retries=route.retries,
         )
-
-
-def _compile(*globs: str) -> re.Pattern[str]:
-    """`*` any text, slashes too; `?` one character; all else stands for itself. Any of them."""
-    parts = (re.escape(glob).replace(r"\*", ".*").replace(r"\?", ".") for glob in globs)
-    return re.compile("|".join(parts), re.DOTALL)
 
 
 def _has(headers: Headers, name: bytes, glob: re.Pattern[str]) -> bool:

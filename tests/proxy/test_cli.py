@@ -7,12 +7,14 @@ import sys
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from socketserver import ThreadingUnixStreamServer
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
 ROOT = Path(__file__).parents[2]
 KEY = "ab" * 32
+COMMANDS = ("serve", "check", "schema", "purge", "stats", "entries", "entry", "completion")
 ENTRY = {
     "key": KEY,
     "scope": "cd" * 32,
@@ -236,11 +238,64 @@ def test_an_address_that_is_none_is_one_line(url):
     assert done.stderr.count("\n") == 1
 
 
-@pytest.mark.parametrize("name", ["quickstart", "sidecar"])
-def test_the_shipped_configs_work(name):
-    done = rejoinder("check", f"configs/{name}.yaml")
+class UnixAdminPort(ThreadingUnixStreamServer):
+    """Gives handlers the peer's address in the form that they expect."""
+
+    daemon_threads = True
+
+    def get_request(self):
+        request, _ = super().get_request()
+        return request, ("local", 0)
+
+
+def test_an_admin_port_on_a_unix_socket_is_reached(tmp_path):
+    path = f"{tmp_path}/admin.sock"
+    with UnixAdminPort(path, AdminPort) as server:
+        server.asked = []
+        server.answers = {"GET /cache/stats": (200, {"in_flight": 3})}
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
+        thread.start()
+        done = rejoinder("stats", "--admin", f"unix:{path}")
+        server.shutdown()
+        thread.join()
+    assert (done.returncode, done.stdout.split()) == (0, ["in_flight", "3"])
+
+
+GATEWAY = {
+    "REJOINDER_ADMIN_TOKEN": "t",
+    "SEARCH_TEAM_KEY": "k1",
+    "SUPPORT_TEAM_KEY": "k2",
+    "OPENAI_API_KEY": "o",
+    "AZURE_DEPLOYMENT_URL": "https://x.openai.azure.com/openai/deployments/d",
+    "AZURE_API_KEY": "a",
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "environ", "summary"),
+    [
+        ("quickstart", {}, "1 upstream, 1 route"),
+        ("sidecar", {}, "1 upstream, 1 route"),
+        ("gateway", GATEWAY, "2 upstreams, 3 routes"),
+    ],
+)
+def test_the_shipped_configs_work(name, environ, summary):
+    done = rejoinder("check", f"configs/{name}.yaml", **environ)
     assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout == f"configs/{name}.yaml: works (1 upstream, 1 route)\n"
+    assert done.stdout == f"configs/{name}.yaml: works ({summary})\n"
+
+
+def test_every_shipped_config_is_tried():
+    shipped = {path.stem for path in (ROOT / "configs").glob("*.yaml")}
+    assert shipped == {"quickstart", "sidecar", "gateway"}
+
+
+def test_a_gateway_without_its_keys_names_each_of_them():
+    done = rejoinder("check", "configs/gateway.yaml")
+    assert done.returncode == 2
+    for name in GATEWAY:
+        assert f"the environment has no {name}, and there is no default" in done.stderr
+    assert len(done.stderr.splitlines()) == len(GATEWAY)
 
 
 @pytest.mark.parametrize("command", [["check"], ["serve"], ["serve", "--check"]])
@@ -259,7 +314,7 @@ def test_a_config_mistake_is_readable_lines_without_a_traceback(tmp_path, comman
 def test_check_prints_json_and_warnings(tmp_path):
     path = tmp_path / "odd.yaml"
     path.write_text("upstreams: {u: {base_url: 'http://h'}}\nroutes: [{to: u}, {to: u}]\n")
-    warning = f"{path}:2: routes[1]: never reached: routes[0] takes every request before it"
+    warning = f"{path}:2: routes[1]: never reached: routes[0] takes every such request before it"
     plain = rejoinder("check", path)
     assert (plain.returncode, plain.stderr) == (0, f"warning: {warning}\n")
     report = json.loads(rejoinder("check", path, "--json").stdout)
@@ -272,15 +327,26 @@ def test_schema_is_a_json_schema():
     assert json.loads(done.stdout)["$schema"] == "https://json-schema.org/draft/2020-12/schema"
 
 
-@pytest.mark.parametrize(
-    "command", ["serve", "check", "schema", "purge", "stats", "entries", "entry"]
-)
+@pytest.mark.parametrize("command", COMMANDS)
 def test_every_command_has_help_with_examples(command):
     done = rejoinder(command, "--help")
     assert done.returncode == 0
     assert "Examples" in done.stdout
     assert f"rejoinder {command}" in done.stdout
-    assert command in rejoinder("--help").stdout
+
+
+def test_help_lists_every_command():
+    listed = rejoinder("--help").stdout
+    for command in COMMANDS:
+        assert f"│ {command} " in listed
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_is_a_script_that_knows_the_commands(shell):
+    done = rejoinder("completion", shell)
+    assert done.returncode == 0
+    assert "purge" in done.stdout
+    assert "dry-run" in done.stdout
 
 
 @pytest.mark.parametrize("arguments", [["nonsense"], ["stats", "--nope"], ["check"]])

@@ -107,6 +107,48 @@ def test_aliases_that_go_round_are_told_and_chains_are_not():
     assert findings(aliases={"a": "a"}) == ["aliases/a: goes round in a circle: a -> a"]
 
 
+def test_an_alias_of_a_model_that_no_route_takes_is_told():
+    routes = (Route(to="u", match=Match(model="gpt-*")),)
+    assert findings(routes=routes, aliases={"fast": "small", "small": "gpt-4"}) == []
+    assert findings(routes=routes, aliases={"fast": "gtp-4"}) == [
+        "aliases/fast: no route takes the model 'gtp-4'"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("first", "later", "reached"),
+    [
+        ({}, {"model": "a"}, False),
+        ({"model": "*"}, {"model": "a"}, False),
+        ({"model": "*"}, {}, True),
+        ({"model": "*"}, {"path": "/v1/files"}, True),
+        ({"model": "gpt-*"}, {"model": "gpt-4*"}, False),
+        ({"model": "gpt-*"}, {"model": "gpt-?", "tenant": "acme"}, False),
+        ({"model": "gpt-4*"}, {"model": "gpt-*"}, True),
+        ({"model": "gpt-?"}, {"model": "gpt-*"}, True),
+        ({"model": ("a", "b*")}, {"model": ("b1", "a")}, False),
+        ({"model": ("a", "b*")}, {"model": ("b1", "c")}, True),
+        ({"model": "a", "tenant": "acme"}, {"model": "a"}, True),
+        ({"model": "a", "header": {"X": "*"}}, {"model": "a"}, True),
+        ({"path": "/v1/embeddings"}, {"model": "a"}, True),
+        ({"path": "/v1/*", "tenant": "*"}, {"model": "a"}, False),
+    ],
+)
+def test_a_route_that_an_earlier_one_covers_is_told(first, later, reached):
+    routes = (Route(to="u", match=Match(**first)), Route(to="u", match=Match(**later)))
+    told = "routes/1: never reached: routes[0] takes every such request before it"
+    assert findings(routes=routes) == ([] if reached else [told])
+
+
+def test_sharing_with_strangers_is_warned_of():
+    policies = {"p": Policy(share="everyone")}
+    assert findings(policies=policies) == []
+    (finding,) = findings(policies=policies, listen="0.0.0.0:8080")
+    assert finding.startswith("policies/p/share: ")
+    keyed = Tenants(keys={Secret("k"): "acme"})
+    assert findings(policies=policies, listen="0.0.0.0:8080", tenants=keyed) == []
+
+
 def test_answers_by_meaning_need_an_embedder():
     policies = {"p": Policy(semantic=Semantic())}
     assert findings(policies=policies) == ["policies/p/semantic: answers by meaning need an "

@@ -371,7 +371,7 @@ def test_warnings_name_routes_that_are_never_reached(write):
     assert [line.split(":", 1)[1] for line in loaded.warnings] == [
         "3: routes[0].match.model: 'a[bc]': only * and ? are wildcards, "
         "brackets stand for themselves",
-        "5: routes[2]: never reached: routes[1] takes every request before it",
+        "5: routes[2]: never reached: routes[1] takes every such request before it",
     ]
 
 
