@@ -6,9 +6,9 @@ from typing import Annotated, Any
 
 import msgspec
 from litestar import Litestar, Request, Response, delete, get, post
-from litestar.di import Provide
+from litestar.di import NamedDependency, Provide
 from litestar.exceptions import HTTPException
-from litestar.params import Parameter
+from litestar.params import FromPath, FromQuery, QueryParameter
 
 from index import tags as tag_grammar
 from index.entry import Entry
@@ -88,20 +88,20 @@ class EntryPage(msgspec.Struct, frozen=True, kw_only=True):
 
 
 @get("/cache/stats")
-async def stats(office: Office) -> dict[str, Any]:
+async def stats(office: NamedDependency[Office]) -> dict[str, Any]:
     """Sizes and counts now."""
     return await office.stats()
 
 
 @get("/cache/entries")
 async def entries(
-    office: Office,
-    tag: str | None = None,
-    model: str | None = None,
-    tenant: str | None = None,
-    q: str | None = None,
-    cursor: str | None = None,
-    limit: Annotated[int, Parameter(ge=1, le=_MAX_PAGE)] = 100,
+    office: NamedDependency[Office],
+    tag: FromQuery[str | None] = None,
+    model: FromQuery[str | None] = None,
+    tenant: FromQuery[str | None] = None,
+    q: FromQuery[str | None] = None,
+    cursor: FromQuery[str | None] = None,
+    limit: Annotated[int, QueryParameter(ge=1, le=_MAX_PAGE)] = 100,
 ) -> EntryPage:
     """Live entries that match all that is given; `q` is a part of the prompt."""
     where = Filter(tag=tag, model=model, tenant=tenant, text=q)
@@ -110,7 +110,7 @@ async def entries(
 
 
 @get("/cache/entries/{key:str}")
-async def entry(office: Office, key: str) -> EntryView:
+async def entry(office: NamedDependency[Office], key: FromPath[str]) -> EntryView:
     """One entry by its key."""
     lookup = await office.store.get(_key(key), now=office.clock())
     if lookup.entry is None:
@@ -119,13 +119,13 @@ async def entry(office: Office, key: str) -> EntryView:
 
 
 @delete("/cache/entries/{key:str}", status_code=200)
-async def forget(office: Office, key: str) -> PurgeAnswer:
+async def forget(office: NamedDependency[Office], key: FromPath[str]) -> PurgeAnswer:
     """Purge one key: what is stored under it, and what is being made for it."""
     return await _purge(office, Purge(keys=(_key(key),)))
 
 
 @post("/cache/purge", status_code=200)
-async def purge(office: Office, request: Request[Any, Any, Any]) -> PurgeAnswer:
+async def purge(office: NamedDependency[Office], request: Request[Any, Any, Any]) -> PurgeAnswer:
     """Purge by tags, keys, models, tenants, or everything. Done when it returns."""
     try:
         body = msgspec.json.decode(await request.body(), type=PurgeBody)
@@ -146,13 +146,13 @@ async def purge(office: Office, request: Request[Any, Any, Any]) -> PurgeAnswer:
 
 
 @get("/config")
-async def config(office: Office) -> Response[bytes]:
+async def config(office: NamedDependency[Office]) -> Response[bytes]:
     """The config as it is in force, secrets masked."""
     return Response(dump(office.config), media_type="application/json")
 
 
 @get("/metrics")
-async def metrics(office: Office) -> Response[bytes]:
+async def metrics(office: NamedDependency[Office]) -> Response[bytes]:
     """Prometheus' text format."""
     return Response(office.metrics.exposition(), media_type="text/plain; version=0.0.4")
 

@@ -26,7 +26,7 @@ from proxy.admin import Office, admin_app
 from proxy.cache import Cache
 from proxy.dataport import DataPort, Site
 from proxy.deciding import Decider
-from proxy.flights import Flights
+from proxy.flights import Flights, Listener
 from proxy.forwarding import Forwarder
 from proxy.gate import Gate
 from proxy.headers import pseudonym
@@ -127,9 +127,18 @@ class Proxy:
         return {
             "store": await self._store.stats(),
             "semantic": semantic,
-            "in_flight": len(self._flights),
+            "in_flight": self.in_flight(),
+            "waiting": len(self.listeners()),
             "requests": self._metrics.by_outcome(),
         }
+
+    def in_flight(self) -> int:
+        """Upstream requests under way for cached surfaces."""
+        return len(self._flights)
+
+    def listeners(self) -> tuple[Listener, ...]:
+        """The clients that wait for them."""
+        return self._flights.listeners()
 
     @property
     def models(self) -> tuple[str, ...]:

@@ -59,12 +59,12 @@ class Flight:
         """Go on without listeners (policy `on_disconnect: finish`, background refresh)."""
         self.doomed = False
         """Cancelled because nobody listens any more; no longer to be joined."""
-        self._listeners: set[Listener] = set()
+        self.listeners: set[Listener] = set()
 
     def listen(self) -> "Listener":
         """A new listener. It must be closed (`leave`), or the flight never ends early."""
         listener = Listener(self)
-        self._listeners.add(listener)
+        self.listeners.add(listener)
         return listener
 
     def begin(self, head: Head) -> None:
@@ -86,15 +86,15 @@ class Flight:
 
     def forget(self, listener: "Listener") -> None:
         """A listener left. The last one ends the upstream request, unless it may go on alone."""
-        self._listeners.discard(listener)
-        if self._listeners or self.finish_alone or self.ending is not None:
+        self.listeners.discard(listener)
+        if self.listeners or self.finish_alone or self.ending is not None:
             return
         self.doomed = True
         if self.task is not None:
             self.task.cancel()
 
     def _wake(self) -> None:
-        for listener in self._listeners:
+        for listener in self.listeners:
             listener.wake()
 
 
@@ -164,6 +164,7 @@ class Flights:
 
     def __init__(self) -> None:
         self._open: dict[str, Flight] = {}
+        self._flights: set[Flight] = set()
         self._tasks: set[asyncio.Task[None]] = set()
 
     def join(self, key: str, *, snapshot: Snapshot, tags: frozenset[str]) -> Flight | None:
@@ -194,6 +195,10 @@ class Flights:
         """An answer to this key is being made."""
         return key in self._open
 
+    def listeners(self) -> tuple[Listener, ...]:
+        """All who listen to any flight."""
+        return tuple(one for flight in self._flights for one in flight.listeners)
+
     def __len__(self) -> int:
         return len(self._tasks)
 
@@ -206,9 +211,11 @@ class Flights:
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     async def _run(self, flight: Flight, run: Callable[[Flight], Awaitable[None]]) -> None:
+        self._flights.add(flight)
         try:
             await run(flight)
         finally:
+            self._flights.discard(flight)
             if self._open.get(flight.key) is flight:
                 del self._open[flight.key]
             flight.end(Ending(error=UpstreamBroken("the request was cancelled", upstream="")))

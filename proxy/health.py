@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from litestar import Response, get
+from litestar.di import NamedDependency
 
 from proxy.upstreams.base import Upstream
 
@@ -37,7 +38,7 @@ async def healthz() -> dict[str, str]:
 
 
 @get("/readyz")
-async def readyz(health: Health) -> Response[dict[str, Any]]:
+async def readyz(health: NamedDependency[Health]) -> Response[dict[str, Any]]:
     """200 once everything has been loaded, 503 before and while draining."""
     report = await health.report()
     return Response(report, status_code=200 if report["ready"] else 503)
