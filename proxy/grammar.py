@@ -16,6 +16,10 @@ COMPLETE_REASONS = frozenset(
 do not know) mean that something ended it, or may have."""
 
 
+READ_FAULTS = (msgspec.MsgspecError, RecursionError)
+"""What decoding JSON of others raises."""
+
+
 class FrameKind(enum.Enum):
     """What a frame is to those who pass it on."""
 
@@ -96,7 +100,7 @@ def read_usage(raw: bytes | msgspec.Raw) -> Usage | None:
     """Usage out of its JSON, in either API's words; None for null, nothing, or another shape."""
     try:
         view = _USAGE.decode(raw)
-    except msgspec.MsgspecError:
+    except READ_FAULTS:
         return None
     if view is None:
         return None
@@ -113,9 +117,20 @@ def is_set(raw: msgspec.Raw) -> bool:
     return bytes(raw) not in (b"", b"null")
 
 
+def is_readable(json: bytes) -> bool:
+    """All of it can be decoded: also strings and numbers that no view looks at (half a surrogate
+    pair, a number without bounds), so that a replay in another form cannot fail."""
+    try:
+        _ANY.decode(json)
+    except READ_FAULTS:
+        return False
+    return True
+
+
 def as_written(number: str) -> msgspec.Raw:
     """msgspec `float_hook`: a fraction keeps the digits that the upstream wrote."""
     return msgspec.Raw(number.encode())
 
 
+_ANY = msgspec.json.Decoder()
 _USAGE = msgspec.json.Decoder(_UsageView | None)

@@ -8,10 +8,12 @@ from proxy.call import Usage
 from proxy.grammar import (
     COMPLETE_REASONS,
     DONE_FRAME,
+    READ_FAULTS,
     Answer,
     Discarded,
     Frame,
     FrameKind,
+    is_readable,
     is_set,
     read_usage,
 )
@@ -57,11 +59,12 @@ class ChunkGrammar:
 
     def judge(self, frames: list[bytes]) -> Answer | Discarded:
         """Whole when every choice that was seen has a good finish reason."""
+        joined = b"[" + b",".join(map(frame_data, frames)) + b"]"
         try:
-            chunks = _CHUNKS.decode(b"[" + b",".join(map(frame_data, frames)) + b"]")
-        except msgspec.MsgspecError:
+            chunks = _CHUNKS.decode(joined)
+        except READ_FAULTS:
             return Discarded(reason="a chunk does not have the form of one")
-        if len(chunks) != len(frames):
+        if len(chunks) != len(frames) or not is_readable(joined):
             return Discarded(reason="a chunk does not have the form of one")
         reasons: dict[int, str | None] = {}
         model = ""
@@ -99,7 +102,7 @@ def judge_chunks_body(body: bytes) -> Answer | Discarded:
     """The plain form of the same: a chat or a legacy completion."""
     try:
         plain = _PLAIN.decode(body)
-    except msgspec.MsgspecError:
+    except READ_FAULTS:
         return Discarded(reason="the body does not have the form of a completion")
     if is_set(plain.error):
         return Discarded(reason="the body tells an error")
@@ -169,7 +172,7 @@ def _members(frame: bytes) -> dict[str, msgspec.Raw]:
     """Top members of a frame's JSON, each as it was written; empty when it is not an object."""
     try:
         return _MEMBERS.decode(frame_data(frame))
-    except msgspec.MsgspecError:
+    except READ_FAULTS:
         return {}
 
 

@@ -3,7 +3,16 @@
 import msgspec
 
 from proxy.call import Usage
-from proxy.grammar import DONE_FRAME, Answer, Discarded, Frame, FrameKind, is_set, read_usage
+from proxy.grammar import (
+    DONE_FRAME,
+    READ_FAULTS,
+    Answer,
+    Discarded,
+    Frame,
+    FrameKind,
+    is_set,
+    read_usage,
+)
 from proxy.sse import frame_data, frame_event
 
 COMPLETED = b"response.completed"
@@ -37,7 +46,7 @@ class EventGrammar:
         """Whole when its last event is `response.completed` and the response in it is."""
         try:
             events = _TYPES.decode(b"[" + b",".join(map(frame_data, frames)) + b"]")
-        except msgspec.MsgspecError:
+        except READ_FAULTS:
             return Discarded(reason="an event does not have the form of one")
         if len(events) != len(frames):
             return Discarded(reason="an event does not have the form of one")
@@ -64,7 +73,7 @@ def judge_response(response: bytes | msgspec.Raw) -> Answer | Discarded:
     """A response object, plain or out of its terminal event."""
     try:
         view = _RESPONSE.decode(response)
-    except msgspec.MsgspecError:
+    except READ_FAULTS:
         return Discarded(reason="the body does not have the form of a response")
     if is_set(view.error):
         return Discarded(reason="the response tells an error")
@@ -106,14 +115,14 @@ class _Event(msgspec.Struct):
 def _type_of(frame: bytes) -> bytes:
     try:
         return _TYPE.decode(frame_data(frame)).type.encode()
-    except msgspec.MsgspecError:
+    except READ_FAULTS:
         return b"error" if b'"error"' in frame else b""
 
 
 def _usage_of(frame: bytes) -> Usage | None:
     try:
         return read_usage(_RESPONSE.decode(_EVENT.decode(frame_data(frame)).response).usage)
-    except msgspec.MsgspecError:
+    except READ_FAULTS:
         return None
 
 

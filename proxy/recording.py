@@ -7,11 +7,13 @@ import msgspec
 from proxy.call import Headers, Surface, Usage
 from proxy.grammar import (
     DONE_FRAME,
+    READ_FAULTS,
     Answer,
     Discarded,
     Frame,
     FrameKind,
     Grammar,
+    is_readable,
     is_set,
     read_usage,
 )
@@ -173,6 +175,8 @@ class _Embeddings(msgspec.Struct):
 
 
 def _judge_plain(surface: Surface, body: bytes) -> Answer | Discarded:
+    if surface is not Surface.EMBEDDINGS and not is_readable(body):
+        return Discarded(reason="the body is not valid JSON")
     match surface:
         case Surface.CHAT | Surface.COMPLETIONS:
             return judge_chunks_body(body)
@@ -187,7 +191,7 @@ def _judge_plain(surface: Surface, body: bytes) -> Answer | Discarded:
 def _judge_embeddings(body: bytes) -> Answer | Discarded:
     try:
         view = _EMBEDDINGS.decode(body)
-    except msgspec.MsgspecError:
+    except READ_FAULTS:
         return Discarded(reason="the body does not have the form of embeddings")
     if is_set(view.error):
         return Discarded(reason="the body tells an error")

@@ -5,16 +5,27 @@ there was one. Comments become frames of their own, `: …\\n\\n`. `id` and `ret
 without data are dropped: OpenAI's clients fail on them.
 """
 
+from proxy.errors import RejoinderError
+
+MAX_EVENT_BYTES = 64 * 2**20
+"""Far above any answer; a server that never ends an event must not fill the memory."""
+
 _BOM = b"\xef\xbb\xbf"
 
 
-class EventParser:
-    """Collects bytes until an event is whole. Linear in the bytes fed, without a limit a line."""
+class EventTooLarge(RejoinderError):
+    """The other side sends no events, only bytes."""
 
-    __slots__ = ("_after_cr", "_fresh", "_parts")
+
+class EventParser:
+    """Collects bytes until an event is whole. Linear in the bytes fed; lines may have any length,
+    a whole event up to `MAX_EVENT_BYTES`."""
+
+    __slots__ = ("_after_cr", "_fresh", "_part_bytes", "_parts")
 
     def __init__(self) -> None:
         self._parts: list[bytes] = []  # of the unfinished event, with all line ends as LF
+        self._part_bytes = 0
         self._after_cr = False  # an LF that comes next belongs to the CR before it
         self._fresh = True  # nothing has come yet, so a byte order mark may
 
@@ -24,7 +35,7 @@ class EventParser:
         return bool(self._parts)
 
     def feed(self, data: bytes) -> list[bytes]:
-        """Frames that became whole with `data`, in order."""
+        """Frames that became whole with `data`, in order. Raises `EventTooLarge`."""
         if not self._parts and _is_one_frame(data):  # what most servers send
             self._after_cr = self._fresh = False
             return [data]
@@ -79,6 +90,9 @@ class EventParser:
             *whole, first = others
             blocks += whole
         rest = first if parts else first.lstrip(b"\n")
+        self._part_bytes = len(rest) + (self._part_bytes if parts else 0)
+        if self._part_bytes > MAX_EVENT_BYTES:
+            raise EventTooLarge(f"an event of a stream is larger than {MAX_EVENT_BYTES} bytes")
         if rest:
             parts.append(rest)
         return [block.strip(b"\n") for block in blocks]

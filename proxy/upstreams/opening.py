@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 
 from proxy.errors import UpstreamBroken, error_body
+from proxy.grammar import READ_FAULTS
 from proxy.sse import EventParser, frame_data, frame_event
 from proxy.upstreams.base import UpstreamResponse
 from proxy.upstreams.body import Body, Buffered
@@ -125,7 +126,7 @@ def _error_in(frame: bytes) -> dict[str, Any] | None:
         return None
     try:
         event = _OBJECT.decode(frame_data(frame))
-    except msgspec.MsgspecError:
+    except READ_FAULTS:
         return None
     error = event.get("error")
     if isinstance(error, dict):

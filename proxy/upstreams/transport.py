@@ -26,6 +26,7 @@ FAULTS = (httpx.TransportError, aiohttp.ClientError, OSError)
 """What sending and reading raise when the connection or the server is at fault."""
 
 _KEEP_ALIVE_S = 30.0
+_MAX_HEADER_BYTES = 64 * 2**10
 _NO_DEFAULTS = ("User-Agent", "Content-Type", "Accept")
 """Headers that aiohttp would add on its own."""
 
@@ -112,6 +113,8 @@ def _session_of(
             connector=connector,
             cookie_jar=aiohttp.DummyCookieJar(),
             skip_auto_headers=_NO_DEFAULTS,
+            max_line_size=_MAX_HEADER_BYTES,
+            max_field_size=_MAX_HEADER_BYTES,
         )
 
     return session

@@ -31,7 +31,7 @@ STOP = chunk({}, "stop")
 USAGE_CHUNK = frame({**BASE, "choices": [], "usage": USAGE})
 
 
-def record(*chunks: bytes, surface: Surface = Surface.CHAT, max_bytes: int = 10_000) -> Recording:
+def record(*chunks: bytes, surface: Surface = Surface.CHAT, max_bytes: int = 20_000) -> Recording:
     recorder = StreamRecorder(surface, max_bytes=max_bytes)
     for data in chunks:
         recorder.feed(data)
@@ -88,10 +88,13 @@ def test_the_recording_does_not_depend_on_the_cuts_of_the_network(places: list[i
         ([ROLE, frame({"error": {"message": "boom"}}), STOP, DONE], "tells an error"),
         ([ROLE, frame({"object": "error", "message": "boom"}), STOP, DONE], "tells an error"),
         ([ROLE, b"event: error\ndata: {}\n\n", STOP, DONE], "tells an error"),
+        ([ROLE, chunk({"x": "?"}).replace(b"?", b"\\ud800"), STOP, DONE], "form of one"),
+        ([ROLE, chunk({"x": "?"}).replace(b"?", b"\xff"), STOP, DONE], "form of one"),
+        ([ROLE, chunk({"x": 75}).replace(b"75", b"[" * 9000 + b"]" * 9000), STOP, DONE], "form of"),
         ([ROLE, b"data: not json\n\n", STOP, DONE], "form of one"),
         ([ROLE, b"data: 1\n\n", STOP, DONE], "form of one"),
         ([ROLE, b'data: {"choices":[]},{"choices":[]}\n\n', STOP, DONE], "form of one"),
-        ([ROLE, chunk({"content": "x" * 20_000}), STOP, DONE], "larger than 10000 bytes"),
+        ([ROLE, chunk({"content": "x" * 20_000}), STOP, DONE], "larger than 20000 bytes"),
         ([], "no terminal event"),
     ],
 )
@@ -336,6 +339,7 @@ def test_a_plain_answer_is_recorded_byte_for_byte() -> None:
         (Surface.CHAT, 200, plain_chat(x="x" * 10_000), "larger than"),
         (Surface.CHAT, 200, [], "form of a completion"),
         (Surface.CHAT, 200, plain_chat(choices=[{"index": 0}]), "no finish reason"),
+        (Surface.CHAT, 200, plain_chat(x="\ud800"), "not valid JSON"),
         (Surface.EMBEDDINGS, 200, {"data": []}, "no embeddings"),
         (Surface.EMBEDDINGS, 200, {"data": 1}, "form of embeddings"),
         (Surface.RESPONSES, 200, {**RESPONSE, "status": "in_progress"}, "in_progress"),

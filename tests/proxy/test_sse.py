@@ -2,7 +2,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.sse import EventParser, frame_data, frame_event, split_frames
+from proxy.sse import (
+    MAX_EVENT_BYTES,
+    EventParser,
+    EventTooLarge,
+    frame_data,
+    frame_event,
+    split_frames,
+)
 
 
 def parsed(*chunks: bytes) -> list[bytes]:
@@ -100,6 +107,14 @@ def test_a_long_event_in_many_small_chunks_is_put_together_once() -> None:
     for _ in range(400_000):  # a new copy for each of them would move 1.3 TB
         assert parser.feed(b"x" * 16) == []
     assert len(parser.feed(b"\n\n")[0]) == 16 * 400_000 + 8
+
+
+def test_a_server_that_never_ends_an_event_is_stopped() -> None:
+    parser = EventParser()
+    piece = b"x" * 2**20
+    with pytest.raises(EventTooLarge):
+        for _ in range(MAX_EVENT_BYTES // len(piece) + 1):
+            parser.feed(piece)
 
 
 def test_data_and_event_are_read_back_from_frames() -> None:
