@@ -243,7 +243,7 @@ def _routes(config: Config) -> Iterator[Finding]:
     for index, route in enumerate(config.routes):
         yield from _targets(route, config, ("routes", index, "to"))
         yield from _cache(route, config, ("routes", index, "cache"))
-        yield from _globs(route, ("routes", index, "match", "model"))
+        yield from _globs(route, config, ("routes", index, "match", "model"))
         for header, glob in route.match.header.items():
             yield from _header(header, glob, ("routes", index, "match", "header", header))
 
@@ -269,7 +269,7 @@ def _cache(route: Route, config: Config, path: Path) -> Iterator[Finding]:
     yield Finding(path=path, message=message, target=("policies", name))
 
 
-def _globs(route: Route, path: Path) -> Iterator[Finding]:
+def _globs(route: Route, config: Config, path: Path) -> Iterator[Finding]:
     globs = _model_globs(route.match)
     if globs == ():
         yield Finding(path=path, message="an empty list matches no model")
@@ -278,6 +278,9 @@ def _globs(route: Route, path: Path) -> Iterator[Finding]:
             yield Finding(path=path, message="an empty pattern matches no model")
         elif "[" in glob or "{" in glob:
             message = f"{glob!r}: only * and ? are wildcards, brackets stand for themselves"
+            yield Finding(path=path, message=message, warning=True)
+        elif glob in config.aliases:
+            message = f"{glob!r} is an alias, which is resolved before routes are looked at"
             yield Finding(path=path, message=message, warning=True)
 
 

@@ -115,6 +115,13 @@ def test_an_alias_of_a_model_that_no_route_takes_is_told():
     ]
 
 
+def test_a_route_that_waits_for_an_alias_is_told():
+    routes = (Route(to="u", match=Match(model=("fast", "gpt-4"))),)
+    assert findings(routes=routes, aliases={"fast": "gpt-4"}) == [
+        "routes/0/match/model: 'fast' is an alias, which is resolved before routes are looked at"
+    ]
+
+
 @pytest.mark.parametrize(
     ("first", "later", "reached"),
     [
