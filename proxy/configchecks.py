@@ -12,27 +12,16 @@ import msgspec
 import regex  # type: ignore[import-untyped]  # no stubs are published with it
 
 from proxy.address import Address, parse_address
-from proxy.config import CacheUse, Config, Match, Route, TagRule, Upstream
-from proxy.configtree import Path, suggest
-from proxy.glob import compile_globs, covers
+from proxy.config import Config, TagRule, Upstream
+from proxy.configfinding import Finding, check_header, check_name
+from proxy.configtree import Path
+from proxy.routechecks import check_aliases, check_routes
 
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _TENANT = re.compile(r"[!-+\--~]{1,128}")
-_HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 _GROUP = re.compile(r"\\(?:(\d+)|g<(\w+)>)")
 _PACKAGE = "package:"
 _ENGINE_NEEDS = ("torch", "gguf", "tokenizers", "jinja2")
 _SEMANTIC_NEEDS = ("faiss", "onnxruntime", "sentence_transformers")
-
-
-class Finding(msgspec.Struct, frozen=True, kw_only=True):
-    """`target` is the place that was looked for in vain: where it is there but could not be read,
-    the finding is a mere consequence. A `warning` does not keep the config from working."""
-
-    path: Path
-    message: str
-    target: Path | None = None
-    warning: bool = False
 
 
 class Machine(msgspec.Struct, frozen=True, kw_only=True):
@@ -49,10 +38,9 @@ def check_config(config: Config, machine: Machine) -> list[Finding]:
         *_upstreams(config, machine),
         *_embedder(config, machine),
         *_tenants(config),
-        *_aliases(config),
+        *check_aliases(config),
         *_policies(config),
-        *_routes(config),
-        *_shadowed(config.routes),
+        *check_routes(config),
     ]
 
 
@@ -91,11 +79,11 @@ def _upstreams(config: Config, machine: Machine) -> Iterator[Finding]:
         yield Finding(path=("upstreams",), message="name at least one", target=("upstreams",))
     for name, upstream in config.upstreams.items():
         path: Path = ("upstreams", name)
-        yield from _name(name, path)
+        yield from check_name(name, path)
         if upstream.base_url is not None:
             yield from _base_url(upstream.base_url, (*path, "base_url"))
         for header, value in upstream.headers.items():
-            yield from _header(header, value, (*path, "headers", header))
+            yield from check_header(header, value, (*path, "headers", header))
         if upstream.engine is not None:
             yield from _engine(upstream, (*path, "engine"), machine)
 
@@ -170,29 +158,10 @@ def _tenants(config: Config) -> Iterator[Finding]:
             yield Finding(path=path, message=message)
 
 
-def _aliases(config: Config) -> Iterator[Finding]:
-    aliases = config.aliases
-    for name in aliases:
-        seen = [name]
-        while (following := aliases.get(seen[-1])) is not None and following not in seen:
-            seen.append(following)
-        if following == name:
-            message = f"goes round in a circle: {' -> '.join([*seen, name])}"
-            yield Finding(path=("aliases", name), message=message)
-        elif following is None and not _is_routed(seen[-1], config.routes):
-            message = f"no route takes the model {seen[-1]!r}"
-            yield Finding(path=("aliases", name), message=message, target=("routes",), warning=True)
-
-
-def _is_routed(model: str, routes: tuple[Route, ...]) -> bool:
-    globs = [_model_globs(route.match) for route in routes]
-    return any(one is None or compile_globs(*one).fullmatch(model) for one in globs)
-
-
 def _policies(config: Config) -> Iterator[Finding]:
     for name, policy in config.policies.items():
         path: Path = ("policies", name)
-        yield from _name(name, path)
+        yield from check_name(name, path)
         if name == "none":
             message = "`none` already means no cache; choose another name"
             yield Finding(path=path, message=message)
@@ -221,7 +190,7 @@ def _is_open(listen: str) -> bool:
 
 def _tag_rule(rule: TagRule, path: Path) -> Iterator[Finding]:
     if rule.header is not None:
-        yield from _header(rule.header, rule.prefix, (*path, "header"))
+        yield from check_header(rule.header, rule.prefix, (*path, "header"))
     if rule.pattern is None or rule.tag is None:
         return
     try:
@@ -234,89 +203,3 @@ def _tag_rule(rule: TagRule, path: Path) -> Iterator[Finding]:
         if int(group) > pattern.groups if group.isdigit() else group not in pattern.groupindex:
             message = f"the pattern has no group {group}"
             yield Finding(path=(*path, "tag"), message=message)
-
-
-def _routes(config: Config) -> Iterator[Finding]:
-    if not config.routes:
-        message = "no route, so no request could be answered"
-        yield Finding(path=("routes",), message=message, target=("routes",))
-    for index, route in enumerate(config.routes):
-        yield from _targets(route, config, ("routes", index, "to"))
-        yield from _cache(route, config, ("routes", index, "cache"))
-        yield from _globs(route, config, ("routes", index, "match", "model"))
-        for header, glob in route.match.header.items():
-            yield from _header(header, glob, ("routes", index, "match", "header", header))
-
-
-def _targets(route: Route, config: Config, path: Path) -> Iterator[Finding]:
-    names = (route.to,) if isinstance(route.to, str) else route.to
-    if not names:
-        yield Finding(path=path, message="name at least one upstream", target=path)
-    for place, name in enumerate(names):
-        here = path if isinstance(route.to, str) else (*path, place)
-        if name not in config.upstreams:
-            message = f"no upstream is called `{name}`{suggest(name, config.upstreams)}"
-            yield Finding(path=here, message=message, target=("upstreams", name))
-        if name in names[:place]:
-            yield Finding(path=here, message=f"`{name}` stands here twice")
-
-
-def _cache(route: Route, config: Config, path: Path) -> Iterator[Finding]:
-    name = route.cache.policy if isinstance(route.cache, CacheUse) else route.cache
-    if name in config.policies or route.cache == "none":
-        return
-    message = f"no policy is called `{name}`{suggest(name, [*config.policies, 'none'])}"
-    yield Finding(path=path, message=message, target=("policies", name))
-
-
-def _globs(route: Route, config: Config, path: Path) -> Iterator[Finding]:
-    globs = _model_globs(route.match)
-    if globs == ():
-        yield Finding(path=path, message="an empty list matches no model")
-    for glob in globs or ():
-        if not glob:
-            yield Finding(path=path, message="an empty pattern matches no model")
-        elif "[" in glob or "{" in glob:
-            message = f"{glob!r}: only * and ? are wildcards, brackets stand for themselves"
-            yield Finding(path=path, message=message, warning=True)
-        elif glob in config.aliases:
-            message = f"{glob!r} is an alias, which is resolved before routes are looked at"
-            yield Finding(path=path, message=message, warning=True)
-
-
-def _shadowed(routes: tuple[Route, ...]) -> Iterator[Finding]:
-    for index, route in enumerate(routes):
-        for before in range(index):
-            if _takes_all_of(routes[before].match, route.match):
-                message = f"never reached: routes[{before}] takes every such request before it"
-                yield Finding(path=("routes", index), message=message, warning=True)
-                break
-
-
-def _takes_all_of(first: Match, later: Match) -> bool:
-    """Every request that fits `later` also fits `first`."""
-    unconditional = first.path in (None, "*", "/v1/*") and first.tenant in (None, "*")
-    if first.header or not unconditional:
-        return False
-    wide, narrow = _model_globs(first), _model_globs(later)
-    if wide is None:
-        return True
-    return narrow is not None and all(any(covers(w, n) for w in wide) for n in narrow)
-
-
-def _model_globs(match: Match) -> tuple[str, ...] | None:
-    return (match.model,) if isinstance(match.model, str) else match.model
-
-
-def _name(name: str, path: Path) -> Iterator[Finding]:
-    if not _NAME.fullmatch(name):
-        message = "a name is made of letters, digits, dot, dash and underscore"
-        yield Finding(path=path, message=message)
-
-
-def _header(name: str, value: str, path: Path) -> Iterator[Finding]:
-    """RFC 9110, sections 5.1 and 5.5: a name is a token, a value holds no control characters."""
-    if not _HEADER_NAME.fullmatch(name):
-        yield Finding(path=path, message="not a name that a header can have")
-    if not value.isprintable() or not value.isascii():
-        yield Finding(path=path, message="the value of a header is printable ASCII")

@@ -12,7 +12,8 @@ from collections.abc import Mapping
 import msgspec
 
 from proxy.config import Config
-from proxy.configchecks import Finding, Machine, check_config
+from proxy.configchecks import Machine, check_config
+from proxy.configfinding import Finding
 from proxy.confignodes import Malformed, compose
 from proxy.configtree import Path, Problem, Tree, read_tree, show_path
 from proxy.errors import ConfigError
