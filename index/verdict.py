@@ -6,12 +6,16 @@ import msgspec
 
 from index.guards.content import Difference, compare_content
 from index.guards.parse import GUARDS, Parsed, parse
+from index.guards.slips import slipped
 
 Profile = Literal["strict", "balanced", "intent"]
 
 CONTENT = "content"
 WORD_ORDER = "word_order"
 """The two judgements over content words; switched by name like the guards."""
+
+_NEVER_SLIPS = frozenset({"numbers", "negation", "code", "language"})
+"""What a slip of the keyboard does not excuse: here a sign is all the difference."""
 
 
 class Thresholds(msgspec.Struct, frozen=True, kw_only=True):
@@ -25,6 +29,8 @@ class Thresholds(msgspec.Struct, frozen=True, kw_only=True):
     """One word stands for another."""
     per_word: float
     """Asked on top for each further word."""
+    slip: float
+    """The two are one text, mistyped."""
 
 
 class Rules(msgspec.Struct, frozen=True, kw_only=True):
@@ -35,9 +41,9 @@ class Rules(msgspec.Struct, frozen=True, kw_only=True):
     """Names of the guards that are on."""
 
 
-STRICT = Thresholds(same=0.85, added=0.93, exchanged=0.95, per_word=0.01)
-BALANCED = Thresholds(same=0.82, added=0.90, exchanged=0.93, per_word=0.01)
-INTENT = Thresholds(same=0.80, added=0.80, exchanged=0.80, per_word=0.0)
+STRICT = Thresholds(same=0.85, added=0.93, exchanged=0.95, per_word=0.01, slip=0.60)
+BALANCED = Thresholds(same=0.82, added=0.90, exchanged=0.93, per_word=0.01, slip=0.60)
+INTENT = Thresholds(same=0.80, added=0.80, exchanged=0.80, per_word=0.0, slip=0.80)
 """Chosen on labelled pairs with all-MiniLM-L6-v2; `tests/benchmark/semantic.py` measures them."""
 
 _ALL_GUARDS = frozenset(guard.name for guard in GUARDS) | {CONTENT, WORD_ORDER}
@@ -57,6 +63,7 @@ def rules_for(profile: Profile, *, threshold: float | None = None) -> Rules:
     chosen = msgspec.structs.replace(
         rules.thresholds,
         same=threshold,
+        slip=threshold,
         added=max(threshold, rules.thresholds.added),
         exchanged=max(threshold, rules.thresholds.exchanged),
     )
@@ -82,12 +89,19 @@ def judge(query: str, candidate: str, *, similarity: float, rules: Rules) -> Ver
     """Judge a candidate that was found by `similarity` (cosine of the two embeddings)."""
     if query == candidate:
         return Accepted(similarity)
-    if similarity < rules.thresholds.same:
+    if similarity < rules.thresholds.slip:
         return Refused("similarity")
     a, b = parse(query), parse(candidate)
-    reason = _guarded(a, b, rules.guards)
+    guards = rules.guards
+    if slipped(a.squeezed, b.squeezed, words=a.words ^ b.words):
+        guards &= _NEVER_SLIPS
+    elif similarity < rules.thresholds.same:
+        return Refused("similarity")
+    reason = _guarded(a, b, guards)
     if reason is not None:
         return Refused(reason)
+    if guards is not rules.guards:
+        return Accepted(similarity)
     return _measured(compare_content(a.content, b.content), similarity, rules)
 
 

@@ -9,8 +9,7 @@ from re import Pattern
 
 import msgspec
 
-
-_MAX_END_CHARS = 300
+_MAX_END_CHARS = 200
 _CHINESE = re.compile(r"[\u4e00-\u9fff]")
 
 

@@ -8,7 +8,7 @@ from index.guards.text import Text
 _CODE = re.compile(
     r"`[^`]+`"
     r"|\b\w+\([^)\n]*\)"  # a call
-    r"|\b\w+_\w+\b|\b[a-z]+[A-Z]\w*\b"  # snake_case, camelCase
+    r"|\b\w+_\w+\b|\b[a-z]{2,}[A-Z]\w+\b"  # snake_case, camelCase
     r"|(?<!\w)--?[a-z][\w-]*"  # an option
     r"|\b[\w-]+\.(?:py|js|ts|c|h|cpp|java|go|rs|rb|sh|sql|json|ya?ml|txt|csv|html|css|md|exe)\b"
     r"|(?:[A-Za-z]:)?[/\\][\w.-]+[/\\][\w./\\-]+"  # a path

@@ -3,35 +3,21 @@
 import msgspec
 
 from index.guards.distance import alike
-from index.guards.stem import stem
-from index.guards.synonyms import concept
+from index.guards.phrases import read_order
 from index.guards.text import Text
 from index.guards.wordset import wordset
 
-_FUNCTION_WORDS = frozenset(
-    map(
-        stem,
-        wordset("""
-a an the this that these those there here it its itself i me my mine you your yours we us our he
-him his she her hers they them their be am is are was were been being do does did done have has
-had having will would shall should can could may might must ought to of in on at by for with from
-into onto as about between among through during and or but if then than so because while not no
-what which who whom whose where when why how whether please tell know want like just really very
-also too any some such much many more most way thing one ones get got go let s t want need actually
-exactly ever even possible able me give explain describe someone somebody something anyone anybody
-anything people person use used good best main well kind type sort mean hi hello hey thanks thank
-"""),
-    )
-)
 _MAX_WORDS_FOR_SLIPS = 8
-_JOINED = frozenset({"and", "or", "vs", "versus", "&"})
+_LIGHT_VERBS = wordset("get use know have want need go give tell like do")
+"""Too common to be content; but who gets and who uses is told by their order."""
 
 
 class Content(msgspec.Struct, frozen=True):
-    """Concepts of the content words, in order, each once; joined ones sorted (`x and y`)."""
+    """Concepts of the content words in canonical order, and light verbs as they stand."""
 
     sequence: tuple[str, ...]
     concepts: frozenset[str]
+    verbs: tuple[str, ...]
 
 
 class Difference(msgspec.Struct, frozen=True):
@@ -52,45 +38,35 @@ class Difference(msgspec.Struct, frozen=True):
         return abs(self.num_only_a - self.num_only_b)
 
 
-SAME = Difference(0, 0, reordered=False)
-
-
 def read_content(text: Text) -> Content:
     """The content words of a text."""
-    sequence: list[str] = []
-    joined = False
-    for word, word_stem in zip(text.words, text.stems, strict=True):
-        if word in _JOINED:
-            joined = bool(sequence)
-            continue
-        if word_stem in _FUNCTION_WORDS:
-            continue
-        meaning = concept(word_stem)
-        if meaning in sequence:
-            joined = False
-            continue
-        sequence.append(meaning)
-        if joined and sequence[-2] > meaning:
-            sequence[-2:] = [meaning, sequence[-2]]
-        joined = False
-    return Content(tuple(sequence), frozenset(sequence))
+    sequence = read_order(text)
+    verbs = tuple(stem for stem in text.stems if stem in _LIGHT_VERBS)
+    return Content(sequence, frozenset(sequence), verbs)
 
 
 def compare_content(a: Content, b: Content) -> Difference:
     """What the two do not share. Symmetric but for which side is called a."""
+    swapped = a.verbs != b.verbs and sorted(a.verbs) == sorted(b.verbs)
     if a.sequence == b.sequence:
-        return SAME
+        return Difference(0, 0, swapped)
     only_a = set(a.concepts - b.concepts)
     only_b = set(b.concepts - a.concepts)
     if len(only_a) <= _MAX_WORDS_FOR_SLIPS and len(only_b) <= _MAX_WORDS_FOR_SLIPS:
         _pair_off(only_a, only_b)
         _join(only_a, only_b)
         _join(only_b, only_a)
+    return Difference(len(only_a), len(only_b), swapped or _reordered(a, b))
+
+
+def _reordered(a: Content, b: Content) -> bool:
     common = a.concepts & b.concepts
-    reordered = [word for word in a.sequence if word in common] != [
-        word for word in b.sequence if word in common
-    ]
-    return Difference(len(only_a), len(only_b), reordered)
+    ours = [word for word in a.sequence if word in common]
+    theirs = [word for word in b.sequence if word in common]
+    # A word said twice where the other says it once is no change of order.
+    if len(ours) != len(theirs):
+        ours, theirs = list(dict.fromkeys(ours)), list(dict.fromkeys(theirs))
+    return ours != theirs
 
 
 def _pair_off(only_a: set[str], only_b: set[str]) -> None:

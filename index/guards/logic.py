@@ -24,8 +24,16 @@ _WORDS = {
 }
 
 
+_WISHES = {("i", "want"), ("you", "want"), ("we", "want"), ("i", "need"), ("you", "need")}
+"""`if I want to …, what should I do` sets no condition."""
+
+
 def _read(text: Text) -> frozenset[str]:
-    return frozenset(_WORDS[word] for word in text.words if word in _WORDS)
+    words = text.words
+    found = {_WORDS[word] for word in words if word in _WORDS}
+    if words[:1] == ("if",) and words[1:3] in _WISHES and words.count("if") == 1:
+        found.discard("if")
+    return frozenset(found)
 
 
 def _compare(a: frozenset[str], b: frozenset[str]) -> str | None:

@@ -1,13 +1,14 @@
 """May, must, can: what is possible is not what is right.
 
-In a question for the way (`how can I`, `how should I`, `how do I`) the verb says little, unless it
-is denied.
+In a question for a way, a place, a time or a person (`how can I`, `where should I`, `who do I`) the
+verb says little, unless it is denied.
 """
 
 from itertools import pairwise
 
 from index.guards.guard import Guard
 from index.guards.text import Text
+from index.guards.wordset import wordset
 
 _MODALS = {
     word: modal
@@ -21,10 +22,11 @@ _MODALS = {
     for word in words.split()
 }
 _NOT = frozenset({"not", "never"})
+_OPEN = wordset("how where when who")
 
 
 def _read(text: Text) -> frozenset[str]:
-    if "how" in text.words and _NOT.isdisjoint(text.words):
+    if not _OPEN.isdisjoint(text.words) and _NOT.isdisjoint(text.words):
         return frozenset()
     found = {_MODALS[word] for word in text.words if word in _MODALS}
     for first, second in pairwise(text.words):

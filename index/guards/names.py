@@ -10,7 +10,7 @@ from index.guards.wordset import wordset
 _ALIASES = {
     alias: name
     for name, aliases in {
-        "usa": "us u.s america states american",
+        "usa": "america states american",
         "uk": "britain british",
         "nyc": "ny york",
         "uae": "emirates",

@@ -21,6 +21,7 @@ from index.guards.pronouns import PRONOUNS
 from index.guards.question import QUESTION
 from index.guards.quotes import QUOTES
 from index.guards.roles import ROLES
+from index.guards.slips import squeeze
 from index.guards.tense import TENSE
 from index.guards.text import read_text
 from index.guards.units import UNITS
@@ -46,15 +47,22 @@ GUARDS: tuple[Guard, ...] = (
 """Cheapest and most telling first."""
 
 
-class Parsed(msgspec.Struct, frozen=True):
+class Parsed(msgspec.Struct, frozen=True, kw_only=True):
     """A text as the guards see it; `features` is parallel to `GUARDS`."""
 
     features: tuple[Any, ...]
     content: Content
+    words: frozenset[str]
+    squeezed: str
 
 
 @lru_cache(maxsize=4096)
 def parse(text: str) -> Parsed:
     """Read a text for every guard. A pure function; what was read lately is kept."""
     words = read_text(text)
-    return Parsed(tuple(guard.read(words) for guard in GUARDS), read_content(words))
+    return Parsed(
+        features=tuple(guard.read(words) for guard in GUARDS),
+        content=read_content(words),
+        words=frozenset(words.words),
+        squeezed=squeeze(words),
+    )

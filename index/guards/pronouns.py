@@ -6,6 +6,8 @@ only the asker of such a question is set aside, together with what is said to be
 
 from itertools import pairwise
 
+import msgspec
+
 from index.guards.guard import Guard
 from index.guards.text import Text
 from index.guards.wordset import wordset
@@ -23,30 +25,49 @@ _PERSONS = {
     for word in words.split()
 }
 _ASKERS = wordset("i you we one")
-_QUESTION = wordset("how where what why when which")
+_FREELY = wordset("how where when")
+_WITH_MODAL = wordset("what which why who")
 _AUXILIARY = wordset("do does did can could should would to may might must will")
+_MODAL = wordset("can could should must")
 _OTHERS = wordset("he she they")
 
 
-def _read(text: Text) -> frozenset[str]:
-    persons = {_PERSONS[word] for word in text.words if word in _PERSONS}
-    return frozenset(persons - {_asker(text.words)}) if persons else frozenset()
+class Persons(msgspec.Struct, frozen=True):
+    """`others` in the order in which they act (he … her is not she … him)."""
+
+    others: tuple[str, ...]
+    speakers: frozenset[str]
+
+
+def _read(text: Text) -> Persons:
+    persons = [_PERSONS[word] for word in text.words if word in _PERSONS]
+    if not persons:
+        return Persons((), frozenset())
+    others = tuple(person for person in persons if person in _OTHERS)
+    return Persons(others, frozenset(persons) - _OTHERS - {_asker(text.words)})
 
 
 def _asker(words: tuple[str, ...]) -> str | None:
-    asking = False
+    """Who only asks; also whoever asks for something (`can you explain`)."""
+    if words[:2] in {("can", "you"), ("could", "you"), ("would", "you"), ("will", "you")}:
+        return "you"
+    verbs: frozenset[str] = frozenset()
     for first, second in pairwise(words):
-        asking = asking or first in _QUESTION
-        if asking and first in _AUXILIARY and second in _ASKERS:
+        if first in _FREELY:
+            verbs = _AUXILIARY
+        elif first in _WITH_MODAL:
+            verbs = _MODAL
+        if first in verbs and second in _ASKERS:
             return second
     return None
 
 
-def _compare(a: frozenset[str], b: frozenset[str]) -> str | None:
-    if a & _OTHERS != b & _OTHERS:
+def _compare(a: Persons, b: Persons) -> str | None:
+    if a.others != b.others:
         return "pronouns"
     # Left out altogether is common in short questions ("reset password"); exchanged is not.
-    return "pronouns" if a - b and b - a else None
+    exchanged = a.speakers - b.speakers and b.speakers - a.speakers
+    return "pronouns" if exchanged else None
 
 
 PRONOUNS = Guard(name="pronouns", read=_read, compare=_compare)

@@ -16,10 +16,14 @@ _NOUNS_ASKED = {
     "where": wordset("place location"),
     "who": wordset("person"),
     "purpose": wordset("purpose use uses"),
+    "how much": wordset("price cost amount dose fee"),
 }
 _YES_NO = wordset(
     "is are am was were do does did can could should would will has have may might must"
 )
+_REQUESTS = {(verb, "you") for verb in ("can", "could", "would", "will")}
+_CHOICES = frozenset({"which", "what", "who", "where"})
+"""`which` may stand for any of the others, and they for it, but not for each other."""
 _WH = wordset("what which who whom whose where when why how")
 
 
@@ -28,6 +32,8 @@ def _read(text: Text) -> str:
     for place, word in enumerate(words):
         if word in _WH:
             return _wh(word, words[place + 1 :])
+    if words[:2] in _REQUESTS:
+        return ""
     if words and words[0] in _YES_NO:
         return "how" if _NOUNS_ASKED["how"].intersection(words[:6]) else "yes_no"
     return ""
@@ -38,12 +44,16 @@ def _wh(word: str, rest: tuple[str, ...]) -> str:
         if rest[0] == "come":
             return "why"
         return f"how {rest[0]}" if rest[0] in _HOW_MEASURES else "how"
-    if word in {"what", "which"}:
+    if word == "which":
+        return word
+    if word == "what":
         return _what(rest)
     return "who" if word in {"whom", "whose"} else word
 
 
 def _what(rest: tuple[str, ...]) -> str:
+    if rest[2:3] == ("do",) and rest[0] in _YES_NO:
+        return "how"
     near = set(rest[:6])
     for kind, nouns in _NOUNS_ASKED.items():
         if nouns & near:
@@ -54,7 +64,9 @@ def _what(rest: tuple[str, ...]) -> str:
 
 
 def _compare(a: str, b: str) -> str | None:
-    return "question" if a and b else None
+    if not (a and b) or ("which" in {a, b} and {a, b} <= _CHOICES):
+        return None
+    return "question"
 
 
 QUESTION = Guard(name="question", read=_read, compare=_compare)

@@ -1,7 +1,10 @@
 """Was, is, will be; used to; becoming; still: when something holds."""
 
+from itertools import pairwise
+
 from index.guards.guard import Guard
 from index.guards.text import Text
+from index.guards.wordset import wordset
 
 _MARKS = {
     word: mark
@@ -19,14 +22,19 @@ _MARKS = {
     for word in words.split()
 }
 
+_USED_TO = {("used", "to"), ("use", "to")}
+_BE = wordset("is are was were be get")
+"""Before `used to` it means purpose or habit: `is it used to cut`, `get used to`."""
+
 
 def _read(text: Text) -> frozenset[str]:
-    marks = {_MARKS[word] for word in text.words if word in _MARKS}
-    for before, first, second in zip(("", *text.words), text.words, text.words[1:], strict=False):
-        if first in {"used", "use"} and second == "to" and before not in {"is", "are", "be", "get"}:
+    words = text.words
+    marks = {_MARKS[word] for word in words if word in _MARKS}
+    for place, pair in enumerate(pairwise(words)):
+        if pair in _USED_TO and _BE.isdisjoint(words[max(0, place - 2) : place]):
             marks.add("used to")
             marks.discard("past")
-        elif first == "going" and second == "to":
+        elif pair == ("going", "to"):
             marks.add("future")
     return frozenset(marks)
 

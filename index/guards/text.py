@@ -10,7 +10,7 @@ from index.guards.wordset import wordset
 
 
 class Text(msgspec.Struct, frozen=True, kw_only=True):
-    """A text read once. The four tuples are parallel."""
+    """A text read once. The five tuples are parallel."""
 
     source: str
     words: tuple[str, ...]
@@ -20,6 +20,8 @@ class Text(msgspec.Struct, frozen=True, kw_only=True):
     """As written; the parts of a contraction carry what was written for the whole."""
     starts: tuple[bool, ...]
     """Whether a sentence begins here, where a capital letter says nothing."""
+    pauses: tuple[bool, ...]
+    """Whether a comma stands before the word."""
 
 
 _TOKEN = re.compile(
@@ -27,7 +29,7 @@ _TOKEN = re.compile(
     r"|\d+(?:[,.]\d+)*"
     r"|[\u3400-\u9fff]"
     r"|[^\W\d_\u3400-\u9fff]+(?:'[^\W\d_]+)*"
-    r"|[.!?:;\n]",
+    r"|[.!?:;,\n]",
     re.IGNORECASE,
 )
 
@@ -74,22 +76,25 @@ def read_text(source: str) -> Text:
     words: list[str] = []
     raws: list[str] = []
     starts: list[bool] = []
-    start = True
+    pauses: list[bool] = []
+    start, pause = True, False
     for raw in _TOKEN.findall(plain):
-        if raw in ".!?:;\n":
-            start = True
+        if raw in ".!?:;,\n":
+            start, pause = start or raw != ",", True
             continue
-        for word in _open(raw.lower()):
+        for word in _open(raw.lower()) if raw != "US" else ("usa",):
             words.append(word)
             raws.append(raw)
             starts.append(start)
-        start = False
+            pauses.append(pause)
+        start = pause = False
     return Text(
         source=plain,
         words=tuple(words),
         stems=tuple(map(stem, words)),
         raws=tuple(raws),
         starts=tuple(starts),
+        pauses=tuple(pauses),
     )
 
 

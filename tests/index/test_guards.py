@@ -1,0 +1,167 @@
+"""Every guard with examples of its own: pairs that it refuses, and pairs that it lets pass."""
+
+import pytest
+
+from index.guards.parse import GUARDS
+from index.guards.text import read_text
+
+REFUSED = {
+    "numbers": [
+        ("boil the eggs for 6 minutes", "boil the eggs for 8 minutes"),
+        ("a team of twenty five", "a team of twenty six"),
+        ("is 1,500 metres far", "is 1,600 metres far"),
+        ("what did Louis XII eat", "what did Louis XI eat"),
+        ("is -5 cold", "is 5 cold"),
+        ("track order 4400000000000000001", "track order 4400000000000000002"),
+        ("who came third", "who came fourth"),
+        ("add 3 cups", "add cups"),
+        ("他买了三本书", "他买了五本书"),
+    ],
+    "units": [
+        ("how long is the Danube in km", "how long is the Danube in miles"),
+        ("what does a barrel cost in $", "what does a barrel cost in €"),
+        ("how often a week", "how often a month"),
+    ],
+    "dates": [
+        ("is the shop open on Tuesday", "is the shop open on Thursday"),
+        ("what grows here in May", "what grows here in October"),
+        ("what did they plan this week", "what did they plan next week"),
+    ],
+    "negation": [
+        ("which birds can fly", "which birds can't fly"),
+        ("tea with sugar", "tea without sugar"),
+        ("why is it ever late", "why is it never late"),
+        ("how do I prevent mould", "how do I grow mould"),
+        ("我想去公园", "我不想去公园"),
+    ],
+    "order": [
+        ("wash the rice before soaking", "wash the rice after soaking"),
+        ("what came next", "what came last"),
+    ],
+    "pronouns": [
+        ("why did he leave", "why did she leave"),
+        ("would he forgive her", "would she forgive him"),
+        ("where is your office", "where is my office"),
+    ],
+    "tense": [
+        ("is the lake frozen", "was the lake frozen"),
+        ("who is the coach", "who will be the coach"),
+        ("did the mill use to be a school", "is the mill a school"),
+        ("is it a trend", "is it becoming a trend"),
+    ],
+    "question": [
+        ("how does yeast work", "why does yeast work"),
+        ("who designed the tower", "when was the tower designed"),
+        ("what is a lathe", "what is a lathe used for"),
+        ("how many rooms are there", "how old are the rooms"),
+        ("is whey good", "what is whey"),
+    ],
+    "modality": [
+        ("can I wash silk", "should I wash silk"),
+        ("do I have to sign", "do I sign"),
+        ("why don't we walk", "why can't we walk"),
+    ],
+    "logic": [
+        ("tea or coffee", "tea and coffee"),
+        ("members only", "members"),
+        ("how to be more patient", "how to be less patient"),
+        ("what is heavier than lead", "what is heavier, lead"),
+    ],
+    "roles": [
+        ("did the cat chase the fox", "was the cat chased by the fox"),
+        ("who was taught by Plato", "who taught Plato"),
+    ],
+    "code": [
+        ("sort a list in C++", "sort a list in C#"),
+        ("what does `ls -l` do", "what does `ls -a` do"),
+        ("what is 7+2", "what is 7*2"),
+        ("call read_all() twice", "call read_any() twice"),
+        ("is a == b", "is a != b"),
+    ],
+    "quotes": [
+        ('what does "once bitten" mean', 'what does "twice shy" mean'),
+        ("who said “enough”", "who said “more”"),
+    ],
+    "language": [
+        ("where is the station and how do I get to it", "dónde está la estación y cómo llego"),
+        ("what is 茶", "what is tea"),
+    ],
+    "names": [
+        ("how do I get to Porto", "how do I get to Lisbon"),
+        ("did Ada Lovelace write it", "did Mary Shelley write it"),
+        ("what is life like in Norway", "what is life like"),
+    ],
+    "antonyms": [
+        ("how do I open the valve", "how do I close the valve"),
+        ("turn the heating on", "turn the heating off"),
+        ("what makes glue strong", "what makes glue weak"),
+        ("is it legal to fish here", "is it illegal to fish here"),
+        ("how do I subscribe", "how do I unsubscribe"),
+    ],
+}
+
+PASSED = {
+    "numbers": [
+        ("in twenty five minutes", "in 25 minutes"),
+        ("a crowd of 1,000", "a crowd of one thousand"),
+        ("which one is it", "which is it"),
+        ("World War II", "World War 2"),
+    ],
+    "units": [("how many kilometres", "how many km"), ("a ten dollar note", "a $10 note")],
+    "dates": [("open on Tuesdays", "open on Tuesday"), ("in september", "in Sept")],
+    "negation": [("I don't know why", "I do not know why"), ("should I or not", "should I")],
+    "order": [("wash it prior to use", "wash it before use")],
+    "pronouns": [
+        ("how do I whistle", "how do you whistle"),
+        ("how can I wash my coat", "how can I wash a coat"),
+        ("can you explain tides", "explain tides"),
+    ],
+    "tense": [("is it used to cut wood", "is it for cutting wood")],
+    "question": [
+        ("what is the reason for rust", "why is there rust"),
+        ("what is the best way to fold a map", "how do I fold a map"),
+        ("capital of Peru", "what is the capital of Peru"),
+        ("which is the oldest bridge", "what is the oldest bridge"),
+    ],
+    "modality": [("how can I sew a button", "how do I sew a button")],
+    "logic": [("if I want to swim, what should I do", "how do I swim")],
+    "roles": [("is it near the lake by the road", "is it near the lake on the road")],
+    "code": [("print(1) in Python", "in Python print(1)")],
+    "quotes": [('who said "Enough."', 'who said "enough"')],
+    "language": [("where is the café", "where is the cafe")],
+    "names": [
+        ("who painted the Night Watch", "who painted the night watch"),
+        ("How Do I Bake Bread At Home", "how do I bake bread at home"),
+        ("how big is the US", "how big is the USA"),
+    ],
+    "antonyms": [("open the window", "open the big window")],
+}
+
+
+def reason(name: str, a: str, b: str) -> str | None:
+    guard = next(guard for guard in GUARDS if guard.name == name)
+    one, other = guard.read(read_text(a)), guard.read(read_text(b))
+    found = None if one == other else guard.compare(one, other)
+    mirrored = None if one == other else guard.compare(other, one)
+    assert found == mirrored, "a guard must be symmetric"
+    return found
+
+
+@pytest.mark.parametrize(
+    ("name", "a", "b"), [(name, *pair) for name, pairs in REFUSED.items() for pair in pairs]
+)
+def test_a_difference_of_its_kind_is_refused_by_name(name: str, a: str, b: str) -> None:
+    assert reason(name, a, b) == name
+
+
+@pytest.mark.parametrize(
+    ("name", "a", "b"), [(name, *pair) for name, pairs in PASSED.items() for pair in pairs]
+)
+def test_the_same_in_other_words_passes(name: str, a: str, b: str) -> None:
+    assert reason(name, a, b) is None
+
+
+def test_every_guard_has_examples_of_both_kinds() -> None:
+    names = {guard.name for guard in GUARDS}
+    assert names == set(REFUSED) == set(PASSED)
+    assert len(names) == len(GUARDS)

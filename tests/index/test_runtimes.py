@@ -1,0 +1,94 @@
+"""Exporting a model, keeping the export, and falling back; on a tiny model made here."""
+
+import logging
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from index.export import MODEL_FILE, PROBES, PROBES_FILE
+from index.modelfiles import read_model_files
+from index.runtimes import OnnxRuntime, TorchRuntime, load_runtime
+
+# What sentence-transformers and torch say of one another is not ours to mend.
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::DeprecationWarning"),
+    pytest.mark.filterwarnings("ignore::FutureWarning"),
+]
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A BERT of two thin layers with random weights and a vocabulary of letters."""
+    from sentence_transformers import SentenceTransformer
+    from sentence_transformers.models import Pooling, Transformer
+    from transformers import BertConfig, BertModel, BertTokenizerFast
+
+    parts = tmp_path_factory.mktemp("parts")
+    letters = [chr(code) for code in range(33, 127)]
+    words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *letters]
+    words += [f"##{letter}" for letter in letters]
+    (parts / "vocab.txt").write_text("\n".join(words))
+    config = BertConfig(
+        vocab_size=len(words),
+        hidden_size=32,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        intermediate_size=64,
+        max_position_embeddings=128,
+    )
+    BertModel(config).save_pretrained(parts)
+    BertTokenizerFast(vocab_file=str(parts / "vocab.txt")).save_pretrained(parts)
+    transformer = Transformer(str(parts), max_seq_length=128)
+    whole = SentenceTransformer(
+        modules=[transformer, Pooling(transformer.get_embedding_dimension())], device="cpu"
+    )
+    directory = tmp_path_factory.mktemp("model") / "tiny"
+    whole.save(str(directory), create_model_card=False)
+    return directory
+
+
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("cache")
+
+
+def test_a_model_is_exported_once_and_agrees_with_the_original(model: Path, cache: Path) -> None:
+    files = read_model_files(str(model))
+    runtime = load_runtime(files, threads=1, cache=cache)
+    assert isinstance(runtime, OnnxRuntime)
+    original = TorchRuntime(files).encode(PROBES)
+    cosines = np.einsum("pd,pd->p", runtime.encode(PROBES), original)
+    assert cosines.min() > 0.98
+
+    kept = list((cache / "embedders").iterdir())
+    assert [path.name.startswith(files.digest[:32]) for path in kept] == [True]
+    before = (kept[0] / MODEL_FILE).stat().st_mtime_ns
+    assert isinstance(load_runtime(files, threads=1, cache=cache), OnnxRuntime)
+    assert (kept[0] / MODEL_FILE).stat().st_mtime_ns == before
+
+
+def test_an_export_that_disagrees_with_the_original_is_not_used(
+    model: Path, cache: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    files = read_model_files(str(model))
+    load_runtime(files, threads=1, cache=cache)
+    (kept,) = (cache / "embedders").iterdir()
+    probes = np.load(kept / PROBES_FILE)
+    np.save(kept / PROBES_FILE, -probes)
+    with caplog.at_level(logging.WARNING):
+        runtime = load_runtime(files, threads=1, cache=cache)
+    np.save(kept / PROBES_FILE, probes)
+    assert isinstance(runtime, TorchRuntime)
+    assert "differs from the original" in caplog.text
+
+
+def test_a_cache_that_cannot_be_written_falls_back_to_torch(
+    model: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    blocked = tmp_path / "file"
+    blocked.write_text("not a folder")
+    with caplog.at_level(logging.WARNING):
+        runtime = load_runtime(read_model_files(str(model)), threads=1, cache=blocked)
+    assert isinstance(runtime, TorchRuntime)
+    assert "runs on torch" in caplog.text

@@ -1,0 +1,110 @@
+"""The verdict over guards, content and similarity."""
+
+import subprocess
+import sys
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from index.verdict import Accepted, Profile, Refused, judge, rules_for
+
+STRICT = rules_for("strict")
+
+
+def test_the_same_text_is_accepted_whatever_it_says() -> None:
+    text = "never 3 of 'em"
+    assert judge(text, text, similarity=1.0, rules=STRICT) == Accepted(1.0)
+
+
+def test_a_paraphrase_over_the_threshold_is_accepted_with_its_similarity() -> None:
+    verdict = judge("how do I fix a tap", "how can I repair a tap", similarity=0.9, rules=STRICT)
+    assert verdict == Accepted(0.9)
+
+
+def test_a_similarity_under_the_threshold_is_refused_as_such() -> None:
+    verdict = judge("how do I fix a tap", "how can I repair a tap", similarity=0.8, rules=STRICT)
+    assert verdict == Refused("similarity")
+
+
+def test_a_guard_refuses_however_similar_the_texts_are() -> None:
+    verdict = judge("boil for 3 minutes", "boil for 4 minutes", similarity=0.999, rules=STRICT)
+    assert verdict == Refused("numbers")
+
+
+def test_a_guard_that_is_switched_off_does_not_refuse() -> None:
+    rules = msgspec.structs.replace(STRICT, guards=STRICT.guards - {"numbers"})
+    verdict = judge("boil for 3 minutes", "boil for 4 minutes", similarity=0.999, rules=rules)
+    assert verdict == Accepted(0.999)
+
+
+def test_an_exchanged_word_asks_for_more_similarity() -> None:
+    a, b = "how do I paint a fence", "how do I paint a shed"
+    assert judge(a, b, similarity=0.9, rules=STRICT) == Refused("content")
+    assert judge(a, b, similarity=0.99, rules=STRICT) == Accepted(0.99)
+
+
+def test_other_roles_are_refused_as_word_order() -> None:
+    verdict = judge(
+        "did the owl see the mouse", "did the mouse see the owl", similarity=0.99, rules=STRICT
+    )
+    assert verdict == Refused("word_order")
+
+
+@pytest.mark.parametrize(
+    "mistyped",
+    ["how do I repiar a kettle", "howdo I repair a kettle", "how do I repair a kettle?!"],
+)
+def test_a_slip_of_the_keyboard_is_served_though_the_embedding_moved(mistyped: str) -> None:
+    verdict = judge(mistyped, "how do I repair a kettle", similarity=0.7, rules=STRICT)
+    assert verdict == Accepted(0.7)
+
+
+@pytest.mark.parametrize(
+    ("a", "b"),
+    [
+        ("what is a trial balance", "what is a trail balance"),
+        ("where is the 12th item", "where is the 21th item"),
+        ("what is 2 - 1 in maths", "what is 2 1 in maths"),
+    ],
+)
+def test_a_slip_that_could_be_meant_is_refused(a: str, b: str) -> None:
+    assert isinstance(judge(a, b, similarity=0.7, rules=STRICT), Refused)
+
+
+def test_the_users_threshold_is_the_least_that_is_ever_asked() -> None:
+    rules = rules_for("strict", threshold=0.97)
+    a, b = "how do I fix a tap", "how can I repair a tap"
+    assert judge(a, b, similarity=0.96, rules=rules) == Refused("similarity")
+    assert judge(a, b, similarity=0.98, rules=rules) == Accepted(0.98)
+
+
+def test_intent_looks_at_numbers_and_negation_alone() -> None:
+    rules = rules_for("intent")
+    a, b = "please cancel my card", "cancel her card now"
+    assert isinstance(judge(a, b, similarity=0.85, rules=rules), Accepted)
+    assert judge("cancel card 1", "cancel card 2", similarity=0.99, rules=rules) == Refused(
+        "numbers"
+    )
+    assert judge("do cancel it", "do not cancel it", similarity=0.99, rules=rules) == Refused(
+        "negation"
+    )
+
+
+@pytest.mark.parametrize("profile", ["strict", "balanced", "intent"])
+@given(a=st.text(max_size=60), b=st.text(max_size=60), similarity=st.floats(-1, 1))
+def test_any_two_texts_get_one_verdict_whoever_came_first(
+    profile: Profile, a: str, b: str, similarity: float
+) -> None:
+    rules = rules_for(profile)
+    verdict = judge(a, b, similarity=similarity, rules=rules)
+    assert judge(b, a, similarity=similarity, rules=rules) == verdict
+
+
+def test_judging_needs_neither_numpy_nor_faiss() -> None:
+    code = (
+        "import sys, index.verdict, index.volatility, index.semantic;"
+        "sys.exit(bool({'numpy', 'faiss', 'onnxruntime', 'torch'} & set(sys.modules)))"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
