@@ -19,17 +19,21 @@ from pathlib import Path
 from typing import Literal
 
 from index.errors import StoreFault, StoreUnusable
-from index.sqlite.migrations import migrate
+from index.sqlite.migrations import check_ours, migrate
 
 log = logging.getLogger("rejoinder.store")
 
 TABLES = ("state", "entry", "body", "entry_tag", "purge", "deletion")
 OPEN_DEADLINE_S = 15.0
 """For other processes that open, migrate or recover the same file at this moment."""
+ALONE_DEADLINE_S = 2.0
+"""For a corrupt file: others that only look at it, too, are soon gone; those that serve are not."""
 RETRY_S = 0.02
 PAGE_BYTES = 4096
-MAX_WAL_PAGES = 1000
-"""Pages in the write-ahead log after which they are moved into the file."""
+MAX_WAL_BYTES = 8 * 2**20
+WAL_SHARE = 32
+"""Part of the bound on disk that is left to the write-ahead log. Half full, it goes into the file;
+the other half is for what is committed meanwhile."""
 CORRUPT = frozenset((sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB))
 BUSY = frozenset((sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED))
 
@@ -39,12 +43,11 @@ _BUSY_MS = {"reader": 50, "scanner": 2_000, "writer": 10_000}
 
 
 class Database:
-    """An open store file. `wal_bytes`: the length of the log at which it goes into the file."""
+    """An open store file. `wal_bytes`: how long its log may get."""
 
-    def __init__(self, path: Path, lock: int, *, wal_pages: int) -> None:
+    def __init__(self, path: Path, lock: int, *, wal_bytes: int) -> None:
         self.path = path
-        self.wal_bytes = wal_pages * PAGE_BYTES
-        self._wal_pages = wal_pages
+        self.wal_bytes = wal_bytes
         self._path = str(path)
         self._lock = lock
         self._inode = path.stat().st_ino
@@ -54,7 +57,8 @@ class Database:
         connection = _connect(self._path, busy_ms=_BUSY_MS[role])
         if role == "writer":
             connection.execute("PRAGMA secure_delete = ON")
-            connection.execute(f"PRAGMA wal_autocheckpoint = {self._wal_pages}")
+            pages = self.wal_bytes // 2 // PAGE_BYTES
+            connection.execute(f"PRAGMA wal_autocheckpoint = {pages}")
             connection.execute(f"PRAGMA journal_size_limit = {self.wal_bytes}")
         else:
             connection.execute("PRAGMA query_only = ON")
@@ -96,11 +100,11 @@ def open_database(path: Path, *, disk_bytes: int) -> Database:
     A corrupt file is renamed to `<name>.corrupt-<time>` and a new one started. StoreUnusable, with
     the path and what to do, when there is no way to use it.
     """
-    wal_pages = max(32, min(MAX_WAL_PAGES, disk_bytes // 64 // PAGE_BYTES))
+    wal_bytes = max(64 * PAGE_BYTES, min(MAX_WAL_BYTES, disk_bytes // WAL_SHARE))
     lock = _create(path)
     try:
         _make_usable(path, lock)
-        return Database(path, lock, wal_pages=wal_pages)
+        return Database(path, lock, wal_bytes=wal_bytes)
     except BaseException:
         os.close(lock)
         raise
@@ -122,7 +126,7 @@ def _create(path: Path) -> int:
 
 
 def _make_usable(path: Path, lock: int) -> None:
-    deadline = time.monotonic() + OPEN_DEADLINE_S
+    begun = time.monotonic()
     alone = False
     while True:
         try:
@@ -130,13 +134,13 @@ def _make_usable(path: Path, lock: int) -> None:
             fcntl.flock(lock, fcntl.LOCK_SH)
             return
         except sqlite3.Error as error:
-            code = _code(error)
-            if code not in CORRUPT | BUSY or time.monotonic() > deadline:
-                raise StoreUnusable(f"cannot use the store {path}: {error}") from error
-            if code in CORRUPT and alone:
+            waited_s = time.monotonic() - begun
+            if _code(error) in CORRUPT and alone:
                 _move_aside(path, error)
-            elif code in CORRUPT:
+            elif _code(error) in CORRUPT and waited_s < ALONE_DEADLINE_S:
                 alone = _lock_alone(lock)
+            elif _code(error) not in BUSY or waited_s > OPEN_DEADLINE_S:
+                raise StoreUnusable(f"cannot use the store {path}: {_cause(error)}") from error
         time.sleep(RETRY_S)
 
 
@@ -144,12 +148,13 @@ def _prepare(path: Path, *, alone: bool) -> None:
     """Migrate, and look at every table. A damaged file raises one of the `CORRUPT` errors."""
     connection = _connect(str(path), busy_ms=1_000)
     try:
+        check_ours(connection, path=str(path))
         connection.execute(f"PRAGMA page_size = {PAGE_BYTES}")
         connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
         mode = connection.execute("PRAGMA journal_mode = WAL").fetchone()[0]
         if mode != "wal":
             raise StoreUnusable(f"{path}: this file system cannot hold a write-ahead log")
-        migrate(connection, path=str(path))
+        migrate(connection)
         for table in TABLES:
             connection.execute(f"SELECT * FROM {table} LIMIT 1").fetchone()  # noqa: S608 - ours
         _check_suspect(connection, path, alone=alone)
@@ -197,6 +202,12 @@ def _connect(path: str, *, busy_ms: int) -> sqlite3.Connection:
     return sqlite3.connect(
         path, timeout=busy_ms / 1000, isolation_level=None, check_same_thread=False
     )
+
+
+def _cause(error: sqlite3.Error) -> str:
+    if _code(error) in CORRUPT:
+        return f"it is corrupt ({error}), and other processes use it; stop them first"
+    return str(error)
 
 
 def _suspect(path: Path) -> Path:

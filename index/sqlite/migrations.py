@@ -87,13 +87,23 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
 )
 
 
-def migrate(connection: sqlite3.Connection, *, path: str) -> None:
-    """Bring the file to the newest version, each step whole or not at all.
+def check_ours(connection: sqlite3.Connection, *, path: str) -> None:
+    """StoreUnusable for a file of a newer version, or one that is not ours. Only reads."""
+    (tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+    if tables and _pragma(connection, "application_id") != APPLICATION_ID:
+        raise StoreUnusable(f"{path} is a database of another program; set another `store.path`")
+    version = _pragma(connection, "user_version")
+    if version > len(MIGRATIONS):
+        raise StoreUnusable(
+            f"{path} was written by a newer Rejoinder (format {version}, this one knows up to "
+            f"{len(MIGRATIONS)}); upgrade, or set another `store.path`"
+        )
 
-    StoreUnusable for a file of a newer version, or one that is not ours; it is left as it is.
-    """
-    _check_ours(connection, path)
-    while True:
+
+def migrate(connection: sqlite3.Connection) -> None:
+    """Bring the file to the newest version, each step whole or not at all."""
+    version = -1
+    while version < len(MIGRATIONS):
         connection.execute("BEGIN IMMEDIATE")
         try:
             version = _pragma(connection, "user_version")
@@ -102,23 +112,8 @@ def migrate(connection: sqlite3.Connection, *, path: str) -> None:
                     connection.execute(statement)
                 connection.execute(f"PRAGMA user_version = {version + 1}")
             connection.execute("COMMIT")
-        except BaseException:
+        finally:
             connection.rollback()
-            raise
-        if version >= len(MIGRATIONS):
-            break
-    if version > len(MIGRATIONS):
-        raise StoreUnusable(
-            f"{path} was written by a newer Rejoinder (format {version}, this one knows up to "
-            f"{len(MIGRATIONS)}); upgrade, or set another `store.path`"
-        )
-
-
-def _check_ours(connection: sqlite3.Connection, path: str) -> None:
-    application_id = _pragma(connection, "application_id")
-    tables = int(connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0])
-    if tables and application_id != APPLICATION_ID:
-        raise StoreUnusable(f"{path} is a database of another program; set another `store.path`")
 
 
 def _pragma(connection: sqlite3.Connection, name: str) -> int:

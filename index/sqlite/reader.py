@@ -35,8 +35,8 @@ class Reader:
         self._probe = connection.cursor()
         self._tier = tier
         self._version: int | None = None
-        self._change = 0
-        """The last change that the tier was compared with."""
+        self._change: int | None = None
+        """The last change that the tier was compared with; None while it is new and empty."""
         self.purges = PurgeTable(generation="", floor=-1)  # unlike any: the first look reads all
         self.catch_up()
 
@@ -53,11 +53,11 @@ class Reader:
             elif state.sequence != self.purges.sequence:
                 self.purges.marks.update(read_marks(self._connection, after=self.purges.sequence))
                 self.purges.advance(state.sequence)
-            if state.change != self._change:
-                self._drop_changed(state)
-                self._change = state.change
+            if self._change is not None and state.change != self._change:
+                self._drop_changed(state, after=self._change)
+            self._change = state.change
         finally:
-            self._connection.execute("COMMIT")
+            self._connection.rollback()  # ends the read transaction, whatever happened
         self._version = version
 
     def load(self, key: str) -> Found | None:
@@ -80,16 +80,16 @@ class Reader:
         table.marks = read_marks(self._connection, after=0)
         self.purges = table
 
-    def _drop_changed(self, state: State) -> None:
-        if state.change - self._change > MAX_BEHIND or self._change < state.forgotten_change:
+    def _drop_changed(self, state: State, *, after: int) -> None:
+        if state.change - after > MAX_BEHIND or after < state.forgotten_change:
             self._tier.clear()
             return
-        self._drop_older("SELECT id, key FROM entry WHERE id > ?")
-        if state.last_deletion > self._change:
-            self._drop_older("SELECT change, key FROM deletion WHERE change > ?")
+        self._drop_older("SELECT id, key FROM entry WHERE id > ?", after)
+        if state.last_deletion > after:
+            self._drop_older("SELECT change, key FROM deletion WHERE change > ?", after)
 
-    def _drop_older(self, changed: str) -> None:
-        for change, key in self._connection.execute(changed, (self._change,)):
+    def _drop_older(self, changed: str, after: int) -> None:
+        for change, key in self._connection.execute(changed, (after,)):
             held = self._tier.get(key)
             if held is not None and held.change < change:
                 self._tier.drop(key)

@@ -127,7 +127,7 @@ class Scanner:
             gone = [Deletion(*columns) for columns in deletions]
             return feed.next_page(at, list(_puts(rows)), gone, limit=limit)
         finally:
-            self._connection.execute("COMMIT")
+            self._connection.rollback()  # ends the read transaction, whatever happened
 
     def _truncate_log(self) -> None:
         (busy_ms,) = self._connection.execute("PRAGMA busy_timeout").fetchone()

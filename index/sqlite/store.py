@@ -16,7 +16,7 @@ from functools import partial
 from pathlib import Path
 
 from index.entry import Entry, Snapshot
-from index.errors import StoreFault
+from index.errors import StoreFault, StoreUnusable
 from index.judgement import judge
 from index.sqlite.database import Database, open_database
 from index.sqlite.purging import purge_now
@@ -47,8 +47,8 @@ from index.store import (
 from index.tier import Tier
 
 MANY_USES = 256
-"""Entries whose uses are written along with a put, once there are so many."""
-MAX_USES = 4096
+"""Uses that are written along with the next put, once there are so many."""
+MAX_USED = 4096
 """Entries whose uses are counted between two writes; further ones go uncounted."""
 
 
@@ -63,6 +63,8 @@ class SqliteStore:
         self._writer = writer
         self._scanner = Scanner(database)
         self._uses: dict[int, int] = {}
+        """How often entries were served, by id, since that was last written down."""
+        self._num_uses = 0
         self._closed = False
 
     @classmethod
@@ -78,7 +80,8 @@ class SqliteStore:
             reader = Reader(database.connect("reader"), tier)
             writer = Writer(database, disk_bytes=disk_bytes - database.wal_bytes)
         except sqlite3.Error as error:
-            raise database.fault(error) from error
+            database.close()
+            raise StoreUnusable(f"cannot use the store {path}: {error}") from error
         return cls(database, tier=tier, reader=reader, writer=writer)
 
     async def get(self, key: str, *, now: float, tags: Sequence[str] = ()) -> Lookup:
@@ -111,7 +114,7 @@ class SqliteStore:
     async def put(self, entry: Entry) -> Stored | NotStored:
         """See `Store.put`. Returns after the commit."""
         self._check_usable()
-        uses = self._take_uses() if len(self._uses) >= MANY_USES else {}
+        uses = self._take_uses() if self._num_uses >= MANY_USES else {}
 
         def work(transaction: Transaction) -> Stored | NotStored:
             transaction.count_uses(uses)
@@ -221,9 +224,10 @@ class SqliteStore:
 
     def _count_use(self, change: int) -> None:
         count = self._uses.get(change, 0)
-        if count or len(self._uses) < MAX_USES:
+        if count or len(self._uses) < MAX_USED:
             self._uses[change] = count + 1
+            self._num_uses += 1
 
     def _take_uses(self) -> dict[int, int]:
-        uses, self._uses = self._uses, {}
+        uses, self._uses, self._num_uses = self._uses, {}, 0
         return uses

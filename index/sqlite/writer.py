@@ -22,6 +22,9 @@ from index.sqlite.transaction import Transaction
 Result = TypeVar("Result")
 
 MAX_BATCH = 64
+BATCH_SHARE = 8
+"""A batch ends with the job that reaches this part of the log's length: pages take more room there
+than entries have bytes."""
 MAX_WAITING_BYTES = 64 * 2**20
 """Entries that wait for a slow disk; more are refused, and their answers just not kept."""
 
@@ -50,6 +53,7 @@ class Writer:
     def __init__(self, database: Database, *, disk_bytes: int) -> None:
         self._database = database
         self._disk_bytes = disk_bytes
+        self._max_batch_bytes = database.wal_bytes // BATCH_SHARE
         self._connection = database.connect("writer")
         self._urgent: deque[Job] = deque()
         self._ordinary: deque[Job] = deque()
@@ -105,8 +109,12 @@ class Writer:
                 self._wake.wait()
             durable = bool(self._urgent)
             lane = self._urgent if durable else self._ordinary
-            jobs = [lane.popleft() for _ in range(min(MAX_BATCH, len(lane)))]
-            self._waiting_bytes -= sum(job.size_bytes for job in jobs)
+            jobs: list[Job] = []
+            size_bytes = 0
+            while lane and len(jobs) < MAX_BATCH and size_bytes <= self._max_batch_bytes:
+                jobs.append(lane.popleft())
+                size_bytes += jobs[-1].size_bytes
+            self._waiting_bytes -= size_bytes
             return Batch(jobs=jobs, durable=durable)
 
     def _write(self, batch: Batch) -> None:

@@ -1,0 +1,106 @@
+"""The grammar of tags and where they come from."""
+
+import string
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from index import tags
+from index.errors import InvalidTag
+
+VISIBLE = "".join(sorted(set(string.printable) - set(string.whitespace) - {","}))
+
+
+def test_every_visible_character_but_comma_is_kept_as_it_is():
+    assert tags.encode(VISIBLE) == VISIBLE
+    tags.validate(VISIBLE)
+
+
+def test_what_is_outside_the_grammar_is_percent_encoded_byte_by_byte():
+    assert tags.encode("a,b c\té") == "a%2Cb%20c%09%C3%A9"
+    assert tags.encode("价格".encode()) == tags.encode("价格") == "%E4%BB%B7%E6%A0%BC"
+
+
+@given(st.text(min_size=1, max_size=20) | st.binary(min_size=1, max_size=60))
+def test_encoded_value_is_valid_and_encodes_to_itself(value):
+    tag = tags.encode(value)
+    tags.validate(tag)
+    assert tags.encode(tag) == tag
+
+
+@pytest.mark.parametrize("bad", ["", "a b", "a,b", "é", "a\n", "x" * 257])
+def test_tag_outside_the_grammar_is_refused(bad):
+    with pytest.raises(InvalidTag):
+        tags.validate(bad)
+
+
+def test_length_counts_after_encoding():
+    assert len(tags.encode("x" * 256)) == 256
+    with pytest.raises(InvalidTag, match="258 bytes"):
+        tags.encode("é" * 43)
+
+
+def test_header_list_is_split_at_commas_and_empty_members_do_not_count():
+    assert tags.parse(" doc:42, kb:prices,,\tA B ,") == ("doc:42", "kb:prices", "A%20B")
+    assert tags.parse("doc:é".encode()) == ("doc:%C3%A9",)
+    assert tags.parse("") == ()
+
+
+def test_surrogate_keys_are_split_at_spaces():
+    assert tags.parse_surrogate_keys(b"doc:42  kb:prices a,b") == ("doc:42", "kb:prices", "a%2Cb")
+
+
+def test_cache_groups_are_quoted_strings():
+    assert tags.parse_cache_groups(r'"doc 42", "a\"b";x=1 ,"c"') == ("doc%2042", 'a"b', "c")
+    assert tags.parse_cache_groups(b"") == ()
+    for bad in ("doc", '"a" "b"', '"a",', '"a', "1"):
+        with pytest.raises(InvalidTag):
+            tags.parse_cache_groups(bad)
+
+
+def test_client_tags_are_sorted_each_once_in_one_form():
+    assert tags.client_tags(["b", "a", "B", "b", "x y", "x%20y"]) == ("B", "a", "b", "x%20y")
+
+
+@pytest.mark.parametrize(
+    "reserved", ["model:x", "route:x", "tenant:x", "system:x", "policy:x", "key:x", "*"]
+)
+def test_client_cannot_use_a_reserved_tag_but_an_upstream_may(reserved):
+    with pytest.raises(InvalidTag, match="reserved"):
+        tags.client_tags(["fine", reserved])
+    assert tags.upstream_tags([reserved]) == (reserved,)
+
+
+def test_129_tags_are_refused_and_128_are_not():
+    many = [f"doc:{number}" for number in range(129)]
+    for collect in (tags.client_tags, tags.upstream_tags):
+        assert len(collect(many[:128] + many[:5])) == 128
+        with pytest.raises(InvalidTag, match="129"):
+            collect(many)
+
+
+@given(st.text(max_size=400))
+def test_implicit_tags_never_fail_are_valid_and_reserved(value):
+    for make in (
+        tags.model_tag,
+        tags.route_tag,
+        tags.tenant_tag,
+        tags.policy_tag,
+        tags.system_tag,
+        tags.key_tag,
+    ):
+        tag = make(value)
+        tags.validate(tag)
+        assert tag.startswith(tags.RESERVED)
+
+
+def test_implicit_tags_name_their_value_and_long_ones_stay_apart():
+    assert tags.model_tag("gpt-4o") == "model:gpt-4o"
+    assert tags.tenant_tag("a,b") == "tenant:a%2Cb"
+    assert tags.model_tag("x" * 300 + "a") != tags.model_tag("x" * 300 + "b")
+    assert "secret" not in tags.system_tag("my secret prompt")
+
+
+def test_union_is_sorted_and_holds_each_once():
+    assert tags.union(("b", "a"), ("c", "a")) == ("a", "b", "c")
