@@ -171,6 +171,7 @@ def test_two_values_have_one_form_only_if_they_are_equal(one, other):
         ("\u00e9", "e\u0301"),
         (2**64, 2**64 + 1),
         (10**30, 1e30),
+        (2**60, float(2**60)),
         ({"a": None}, {}),
     ],
 )

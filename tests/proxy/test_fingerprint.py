@@ -3,7 +3,7 @@ import re
 
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from proxy.call import Call, Caller, Directives, Surface
@@ -187,6 +187,8 @@ def test_headers_cannot_pass_for_other_parts(headers):
     assert (found.key == plain.key) == (not headers)
 
 
+@example(one=("ab", "", ""), two=("a", "b", ""))
+@example(one=("a", "1:b", ""), two=("a1:b", "", ""))
 @given(
     one=st.tuples(*[st.text("a:1", max_size=4)] * 3),
     two=st.tuples(*[st.text("a:1", max_size=4)] * 3),
