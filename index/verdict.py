@@ -25,6 +25,10 @@ class Thresholds(msgspec.Struct, frozen=True, kw_only=True):
     """Every content word has a counterpart."""
     added: float
     """One prompt has a word more."""
+    narrowed: float
+    """… and it is the last one (`… for children`)."""
+    decided: float
+    """… and the answer is yes or no, where every word decides."""
     exchanged: float
     """One word stands for another."""
     per_word: float
@@ -41,9 +45,33 @@ class Rules(msgspec.Struct, frozen=True, kw_only=True):
     """Names of the guards that are on."""
 
 
-STRICT = Thresholds(same=0.85, added=0.93, exchanged=0.95, per_word=0.01, slip=0.60)
-BALANCED = Thresholds(same=0.82, added=0.90, exchanged=0.93, per_word=0.01, slip=0.60)
-INTENT = Thresholds(same=0.80, added=0.80, exchanged=0.80, per_word=0.0, slip=0.80)
+STRICT = Thresholds(
+    same=0.84,
+    added=0.93,
+    narrowed=0.96,
+    decided=1.0,
+    exchanged=0.93,
+    per_word=0.01,
+    slip=0.60,
+)
+BALANCED = Thresholds(
+    same=0.80,
+    added=0.89,
+    narrowed=0.92,
+    decided=1.0,
+    exchanged=0.91,
+    per_word=0.01,
+    slip=0.60,
+)
+INTENT = Thresholds(
+    same=0.80,
+    added=0.80,
+    narrowed=0.80,
+    decided=0.80,
+    exchanged=0.80,
+    per_word=0.0,
+    slip=0.80,
+)
 """Chosen on labelled pairs with all-MiniLM-L6-v2; `tests/benchmark/semantic.py` measures them."""
 
 _ALL_GUARDS = frozenset(guard.name for guard in GUARDS) | {CONTENT, WORD_ORDER}
@@ -60,12 +88,15 @@ def rules_for(profile: Profile, *, threshold: float | None = None) -> Rules:
     rules = _PROFILES[profile]
     if threshold is None:
         return rules
-    chosen = msgspec.structs.replace(
-        rules.thresholds,
+    default = rules.thresholds
+    chosen = Thresholds(
         same=threshold,
         slip=threshold,
-        added=max(threshold, rules.thresholds.added),
-        exchanged=max(threshold, rules.thresholds.exchanged),
+        added=max(threshold, default.added),
+        narrowed=max(threshold, default.narrowed),
+        decided=max(threshold, default.decided),
+        exchanged=max(threshold, default.exchanged),
+        per_word=default.per_word,
     )
     return msgspec.structs.replace(rules, thresholds=chosen)
 
@@ -102,7 +133,7 @@ def judge(query: str, candidate: str, *, similarity: float, rules: Rules) -> Ver
         return Refused(reason)
     if guards is not rules.guards:
         return Accepted(similarity)
-    return _measured(compare_content(a.content, b.content), similarity, rules)
+    return _measured(a, b, similarity=similarity, rules=rules)
 
 
 def _guarded(a: Parsed, b: Parsed, names: frozenset[str]) -> str | None:
@@ -114,17 +145,29 @@ def _guarded(a: Parsed, b: Parsed, names: frozenset[str]) -> str | None:
     return None
 
 
-def _measured(difference: Difference, similarity: float, rules: Rules) -> Verdict:
+def _measured(a: Parsed, b: Parsed, *, similarity: float, rules: Rules) -> Verdict:
+    difference = compare_content(a.content, b.content)
     if difference.reordered and WORD_ORDER in rules.guards:
         return Refused(WORD_ORDER)
-    if CONTENT in rules.guards and similarity < _asked(difference, rules.thresholds):
-        return Refused(CONTENT)
+    if CONTENT in rules.guards:
+        yes_or_no = a.yes_or_no or b.yes_or_no
+        if similarity < _asked(difference, rules.thresholds, yes_or_no=yes_or_no):
+            return Refused(CONTENT)
     return Accepted(similarity)
 
 
-def _asked(difference: Difference, thresholds: Thresholds) -> float:
+def _asked(difference: Difference, thresholds: Thresholds, *, yes_or_no: bool) -> float:
     num_words = difference.exchanged + difference.added
     if num_words == 0:
         return thresholds.same
-    first = thresholds.exchanged if difference.exchanged else thresholds.added
-    return first + thresholds.per_word * (num_words - 1)
+    return _asked_first(difference, thresholds, yes_or_no=yes_or_no) + thresholds.per_word * (
+        num_words - 1
+    )
+
+
+def _asked_first(difference: Difference, thresholds: Thresholds, *, yes_or_no: bool) -> float:
+    if difference.exchanged:
+        return thresholds.exchanged
+    if yes_or_no:
+        return thresholds.decided
+    return thresholds.narrowed if difference.last else thresholds.added

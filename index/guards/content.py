@@ -20,12 +20,14 @@ class Content(msgspec.Struct, frozen=True):
     verbs: tuple[str, ...]
 
 
-class Difference(msgspec.Struct, frozen=True):
+class Difference(msgspec.Struct, frozen=True, kw_only=True):
     """Content words that the other text has no counterpart for."""
 
     num_only_a: int
     num_only_b: int
     reordered: bool
+    last: bool = False
+    """One of them is the last word, where a question is narrowed (`… for children`)."""
 
     @property
     def exchanged(self) -> int:
@@ -49,14 +51,23 @@ def compare_content(a: Content, b: Content) -> Difference:
     """What the two do not share. Symmetric but for which side is called a."""
     swapped = a.verbs != b.verbs and sorted(a.verbs) == sorted(b.verbs)
     if a.sequence == b.sequence:
-        return Difference(0, 0, swapped)
+        return Difference(num_only_a=0, num_only_b=0, reordered=swapped)
     only_a = set(a.concepts - b.concepts)
     only_b = set(b.concepts - a.concepts)
     if len(only_a) <= _MAX_WORDS_FOR_SLIPS and len(only_b) <= _MAX_WORDS_FOR_SLIPS:
         _pair_off(only_a, only_b)
         _join(only_a, only_b)
         _join(only_b, only_a)
-    return Difference(len(only_a), len(only_b), swapped or _reordered(a, b))
+    return Difference(
+        num_only_a=len(only_a),
+        num_only_b=len(only_b),
+        reordered=swapped or _reordered(a, b),
+        last=_last(a) in only_a or _last(b) in only_b,
+    )
+
+
+def _last(content: Content) -> str | None:
+    return content.sequence[-1] if content.sequence else None
 
 
 def _reordered(a: Content, b: Content) -> bool:

@@ -7,27 +7,22 @@
 from itertools import pairwise
 from typing import Literal
 
-from index.guards.stem import stem
 from index.guards.synonyms import concept
 from index.guards.text import Text
 from index.guards.wordset import wordset
 
-_FUNCTION_STEMS = frozenset(
-    map(
-        stem,
-        wordset("""
+_FUNCTION_WORDS = wordset("""
 this that these those there here it its itself i me my mine you your yours we us our he him his
 she her hers they them their be am is are was were been being do does did done have has had
 having will would shall should can could may might must ought to in on at by for with from into
 onto as about between among through during but if then than so because while not no what which
-who whom whose where when why how whether please tell know want like just really very also too
-any some such much many more most way thing one ones get got go let need actually exactly ever
-even possible able give explain describe cause reason someone somebody something anyone anybody
-anything people person use used good best main well kind type sort mean hi hello hey thanks
-thank s t u
-"""),
-    )
-)
+who whom whose where when why how whether please tell know known knowing want wanted wants like
+just really very also too any some such much many more most way ways thing things one ones get
+gets getting got go goes going gone let need needs needed actually exactly ever even possible able
+give gives giving given explain describe cause causes reason reasons someone somebody something
+anyone anybody anything people person persons use used uses using best kind kinds type types sort
+sorts mean means hi hello hey thanks thank s t u
+""")
 _ARTICLES = wordset("a an the")
 _JOINTS = wordset("and or vs versus")
 _LEADING = wordset("in on at for to with from during under within as")
@@ -66,7 +61,7 @@ def _runs(text: Text) -> list[_Run]:
             runs.append(_Run("joint"))
         elif word == "of":
             runs.append(_Run("of"))
-        elif word_stem in _FUNCTION_STEMS:
+        elif word in _FUNCTION_WORDS:
             runs.append(_Run("break"))
         else:
             runs[-1].words.append(concept(word_stem))

@@ -6,6 +6,7 @@ from index.guards.guard import Guard
 from index.guards.text import Text
 from index.guards.wordset import wordset
 
+YES_NO = "yes_no"
 _HOW_MEASURES = wordset(
     "many much long old far often tall big large fast deep high heavy hot cold hard good bad"
 )
@@ -18,7 +19,7 @@ _NOUNS_ASKED = {
     "purpose": wordset("purpose use uses"),
     "how much": wordset("price cost amount dose fee"),
 }
-_YES_NO = wordset(
+_ASKING_VERBS = wordset(
     "is are am was were do does did can could should would will has have may might must"
 )
 _REQUESTS = {(verb, "you") for verb in ("can", "could", "would", "will")}
@@ -34,8 +35,8 @@ def _read(text: Text) -> str:
             return _wh(word, words[place + 1 :])
     if words[:2] in _REQUESTS:
         return ""
-    if words and words[0] in _YES_NO:
-        return "how" if _NOUNS_ASKED["how"].intersection(words[:6]) else "yes_no"
+    if words and words[0] in _ASKING_VERBS:
+        return "how" if _NOUNS_ASKED["how"].intersection(words[:6]) else YES_NO
     return ""
 
 
@@ -52,7 +53,7 @@ def _wh(word: str, rest: tuple[str, ...]) -> str:
 
 
 def _what(rest: tuple[str, ...]) -> str:
-    if rest[2:3] == ("do",) and rest[0] in _YES_NO:
+    if rest[2:3] == ("do",) and rest[0] in _ASKING_VERBS:
         return "how"
     near = set(rest[:6])
     for kind, nouns in _NOUNS_ASKED.items():
