@@ -9,7 +9,7 @@ import msgspec
 from index.entry import Snapshot
 from index.purges import PurgeTable, tags_of
 from index.sqlite.state import read_marks_of
-from index.sqlite.transaction import Row, Transaction
+from index.sqlite.transaction import Transaction
 from index.store import ALL, Purge, Purged
 from index.tags import key_tag
 
@@ -56,7 +56,8 @@ def purge_now(transaction: Transaction, purge: Purge, *, now: float) -> Purged:
     if covered is None:
         return Purged(matched=None, entries=0, sequence=state.sequence)
     freed = covered if not purge.soft and len(covered) <= MAX_FREED else []
-    transaction.free(Row(entry.id, entry.key, entry.tags) for entry in freed)
+    for entry in freed:
+        transaction.delete(entry.key)
     return Purged(matched=len(covered), entries=len(freed), sequence=state.sequence)
 
 

@@ -8,6 +8,7 @@ import msgspec
 from index import record
 from index.entry import Entry
 from index.eviction import worth
+from index.sqlite.database import PAGE_BYTES
 from index.sqlite.state import State, read_marks_of, read_state, write_state
 from index.store import ALL, NotStored, Stored
 from index.tags import key_tag
@@ -27,8 +28,8 @@ class Row(msgspec.Struct, frozen=True):
     id: int
     key: str
     tags: str
-    size_bytes: int = 0
-    rank: float = 0.0
+    size_bytes: int
+    rank: float
 
 
 class Transaction:
@@ -38,6 +39,9 @@ class Transaction:
         self.connection = connection
         self.state: State = read_state(connection)
         self._disk_bytes = disk_bytes
+        self._added_bytes = 0
+        """About what this transaction has put in and taken out, on top of `_used_before`."""
+        self._used_before: int | None = None
 
     def finish(self) -> None:
         """Write the counters; the last thing before COMMIT."""
@@ -57,7 +61,7 @@ class Transaction:
         if size_bytes * MAX_SHARE > self._disk_bytes:
             return NotStored(reason="too_large")
         uses = self._replace(entry.key)
-        evicted = self.evict(self.used_bytes() + size_bytes - self._disk_bytes, limit=MAX_EVICTED)
+        evicted = self.evict(self.excess_bytes() + size_bytes, limit=MAX_EVICTED)
         self._insert(entry, stored, size_bytes=size_bytes, uses=uses)
         return Stored(evicted=evicted)
 
@@ -101,16 +105,19 @@ class Transaction:
         return len(victims)
 
     def excess_bytes(self) -> int:
-        """How far the file is above its bound; negative below it."""
-        return self.used_bytes() - self._disk_bytes
+        """How far the pages in use are above the bound; negative below it.
 
-    def used_bytes(self) -> int:
-        """Bytes of the pages in use."""
-        return (self._pragma("page_count") - self.free_pages()) * self._pragma("page_size")
+        They are counted once, since that costs as much as a put; the rest of the transaction is
+        estimated, and the next one counts anew.
+        """
+        if self._used_before is None:
+            used_pages = self._pragma("page_count") - self.free_pages()
+            self._used_before = used_pages * PAGE_BYTES - self._added_bytes
+        return self._used_before + self._added_bytes - self._disk_bytes
 
     def file_excess_bytes(self) -> int:
         """The same as `excess_bytes` with the pages that are free, but still in the file."""
-        return self._pragma("page_count") * self._pragma("page_size") - self._disk_bytes
+        return self._pragma("page_count") * PAGE_BYTES - self._disk_bytes
 
     def free_pages(self) -> int:
         """Pages of the file that hold nothing; used again before the file grows."""
@@ -144,6 +151,7 @@ class Transaction:
     def _insert(self, entry: Entry, stored: bytes, *, size_bytes: int, uses: int) -> None:
         self.state.change += 1
         self.state.entries += 1
+        self._added_bytes += size_bytes
         id_ = self.state.change
         value = worth(entry, size_bytes=size_bytes)
         self.connection.execute(
@@ -161,6 +169,7 @@ class Transaction:
 
     def _erase(self, row: Row) -> None:
         self.state.entries -= 1
+        self._added_bytes -= row.size_bytes
         self.connection.execute("DELETE FROM entry WHERE id = ?", (row.id,))
         self.connection.execute("DELETE FROM body WHERE id = ?", (row.id,))
         if row.tags:

@@ -55,6 +55,8 @@ class Writer:
         self._disk_bytes = disk_bytes
         self._max_batch_bytes = database.wal_bytes // BATCH_SHARE
         self._connection = database.connect("writer")
+        self._durable: bool | None = None
+        """How the connection is set now; None before the first batch."""
         self._urgent: deque[Job] = deque()
         self._ordinary: deque[Job] = deque()
         self._waiting_bytes = 0
@@ -134,8 +136,10 @@ class Writer:
                 job.outcome = outcome
 
     def _transact(self, batch: Batch) -> list[Any]:
-        level = "FULL" if batch.durable else "NORMAL"
-        self._connection.execute(f"PRAGMA synchronous = {level}")
+        if batch.durable is not self._durable:
+            level = "FULL" if batch.durable else "NORMAL"
+            self._connection.execute(f"PRAGMA synchronous = {level}")
+            self._durable = batch.durable
         self._connection.execute("BEGIN IMMEDIATE")
         try:
             transaction = Transaction(self._connection, disk_bytes=self._disk_bytes)
