@@ -3,6 +3,7 @@
 Greedy-Dual-Size-Frequency (Cherkasova 1998; Cao and Irani 1997): an entry's rank is
 L + uses * cost / size, where L, the inflation, is the rank of what was evicted last. An entry that
 is not used keeps its rank while L rises past it, so what was popular once does not stay forever.
+Uses count up to a limit: without it, what was popular stays too long (tests/benchmark/eviction.py).
 """
 
 import heapq
@@ -16,6 +17,14 @@ OUTPUT_WEIGHT = 4.0
 """Price lists ask about four times as much for an output token as for an input token."""
 TOKENS_PER_SECOND = 50.0
 """What a second of waiting is worth, in input tokens."""
+
+MAX_USES = 8
+"""Further uses keep an entry's rank up with L, but lift it no higher above."""
+
+
+def rank(*, inflation: float, uses: int, worth: float) -> float:
+    """The rank of an entry that was used at this moment, for the `uses`-th time."""
+    return inflation + min(uses, MAX_USES) * worth
 
 
 def worth(entry: Entry, *, size_bytes: int) -> float:
@@ -50,7 +59,7 @@ class Ranking:
 
     def add(self, key: str, *, worth: float, uses: int = 1) -> Ranked:
         """Rank a new entry. `uses` above 1: what is known of its popularity."""
-        ranked = Ranked(key=key, worth=worth, uses=uses, rank=self.inflation + uses * worth)
+        ranked = Ranked(key=key, worth=worth, uses=uses, rank=self._rank(uses, worth))
         self._alive += 1
         self._push(ranked)
         return ranked
@@ -58,7 +67,7 @@ class Ranking:
     def touch(self, ranked: Ranked) -> None:
         """The entry was used."""
         ranked.uses += 1
-        ranked.rank = self.inflation + ranked.uses * ranked.worth
+        ranked.rank = self._rank(ranked.uses, ranked.worth)
 
     def remove(self, ranked: Ranked) -> None:
         """The entry is gone for another reason than `victim`."""
@@ -88,6 +97,9 @@ class Ranking:
         assert len(alive) == self._alive == num_entries
         assert len({id(ranked) for _, ranked in alive}) == num_entries
         assert all(pushed <= ranked.rank for pushed, ranked in alive)
+
+    def _rank(self, uses: int, worth: float) -> float:
+        return rank(inflation=self.inflation, uses=uses, worth=worth)
 
     def _push(self, ranked: Ranked) -> None:
         heapq.heappush(self._heap, (ranked.rank, next(self._ties), ranked))

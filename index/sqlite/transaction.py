@@ -7,7 +7,7 @@ import msgspec
 
 from index import record
 from index.entry import Entry
-from index.eviction import worth
+from index.eviction import MAX_USES, rank, worth
 from index.sqlite.database import PAGE_BYTES
 from index.sqlite.state import State, read_marks_of, read_state, write_state
 from index.store import ALL, NotStored, Stored
@@ -126,8 +126,9 @@ class Transaction:
     def count_uses(self, uses: dict[int, int]) -> None:
         """Raise the ranks of entries that were served; by id."""
         self.connection.executemany(
-            "UPDATE entry SET uses = uses + ?1, rank = ?2 + (uses + ?1) * worth WHERE id = ?3",
-            [(count, self.state.inflation, id_) for id_, count in uses.items()],
+            "UPDATE entry SET uses = uses + ?1, rank = ?2 + min(uses + ?1, ?3) * worth "
+            "WHERE id = ?4",
+            [(count, self.state.inflation, MAX_USES, id_) for id_, count in uses.items()],
         )
 
     def _refusal(self, entry: Entry) -> NotStored | None:
@@ -154,12 +155,12 @@ class Transaction:
         self._added_bytes += size_bytes
         id_ = self.state.change
         value = worth(entry, size_bytes=size_bytes)
+        first_rank = rank(inflation=self.state.inflation, uses=uses, worth=value)
         self.connection.execute(
             "INSERT INTO entry VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
             (
                 id_, entry.key, entry.snapshot.sequence, entry.keep_until, size_bytes, value, uses,
-                self.state.inflation + uses * value, entry.tenant, entry.model, entry.scope,
-                ",".join(entry.tags),
+                first_rank, entry.tenant, entry.model, entry.scope, ",".join(entry.tags),
             ),
         )  # fmt: skip
         self.connection.execute("INSERT INTO body VALUES (?, ?, ?)", (id_, entry.prompt, stored))
