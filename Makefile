@@ -27,7 +27,7 @@ unit: $(VENV)/.test
 	$(BIN)/pytest
 
 bench: $(VENV)/.test
-	$(BIN)/python tests/benchmark/proxy.py
+	$(BIN)/python tests/benchmark/serving.py
 
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)

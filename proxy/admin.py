@@ -14,12 +14,12 @@ from index import tags as tag_grammar
 from index.entry import Entry
 from index.errors import InvalidTag, StoreFault
 from index.store import Filter, Purge, Store
-from proxy import config as written
-from proxy.configfile import dump
 from proxy.errors import ClientError, error_body
 from proxy.gate import Gate
 from proxy.health import Health, healthz, readyz
 from proxy.metrics import Metrics
+from proxy.settings import config as written
+from proxy.settings.file import dump
 
 log = logging.getLogger("rejoinder.admin")
 

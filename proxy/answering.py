@@ -3,14 +3,14 @@
 from collections.abc import AsyncGenerator
 
 from index.entry import Entry
-from proxy import payload as payloads
-from proxy import replay
+from proxy.answer import payload as payloads
+from proxy.answer import replay
+from proxy.answer.payload import Payload
 from proxy.call import Call, Headers
 from proxy.errors import UpstreamBroken
 from proxy.flights import Head, Listener
-from proxy.headers import passed_on
-from proxy.payload import Payload
 from proxy.reply import JSON, STREAM, Reply
+from proxy.request.headers import passed_on
 
 _OF_THE_FORM = frozenset({b"content-type", b"cache-control", b"x-accel-buffering"})
 

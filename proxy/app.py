@@ -20,8 +20,6 @@ from index.store import Store
 from index.verdict import rules_for
 from index.volatility import volatile
 from proxy import chores
-from proxy import config as written
-from proxy.address import parse_address
 from proxy.admin import Office, admin_app
 from proxy.cache import Cache
 from proxy.dataport import DataPort, Site
@@ -29,16 +27,18 @@ from proxy.deciding import Decider
 from proxy.flights import Flights, Listener
 from proxy.forwarding import Forwarder
 from proxy.gate import Gate
-from proxy.headers import pseudonym
 from proxy.health import Health, healthz, readyz
 from proxy.keeping import Keeper
 from proxy.metrics import Metrics
 from proxy.passthrough import Passthrough
 from proxy.pipeline import Pipeline
 from proxy.receiving import Receiver
+from proxy.request.headers import pseudonym
 from proxy.routing import Router
 from proxy.server import CannotListen, bind, quiet_uvicorn, stop_on_signals
 from proxy.server import serve as listen_and_serve
+from proxy.settings import config as written
+from proxy.settings.address import parse_address
 from proxy.tenants import ANONYMOUS, Tenants
 from proxy.upstreams.base import Upstream
 from proxy.upstreams.fallback import Sender
@@ -235,13 +235,13 @@ def _upstream(name: str, config: written.Upstream, *, say: Say) -> Upstream:
 def _welcome(data_url: str, admin_url: str, models: tuple[str, ...]) -> str:
     """What a new user needs next."""
     model = models[0] if models else "MODEL"
+    question = '[{"role": "user", "content": "Why is the sky blue?"}]'
     return f"""
 Rejoinder answers on {data_url}/v1 (admin: {admin_url}). Try it:
 
   from openai import OpenAI
-  client = OpenAI(base_url="{data_url}/v1", api_key="any")
-  messages = [{{"role": "user", "content": "What is the capital of France?"}}]
-  print(client.chat.completions.create(model="{model}", messages=messages).choices[0].message)
+  chat = OpenAI(base_url="{data_url}/v1", api_key="any").chat.completions
+  print(chat.create(model="{model}", messages={question}, temperature=0, max_tokens=48).choices[0].message.content)
 """
 
 

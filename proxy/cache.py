@@ -15,8 +15,8 @@ from index.errors import IndexFault, StoreFault
 from index.semantic import Candidate, NoSemantic, Semantic, Sought
 from index.store import Lookup, NotStored, Store, Stored
 from index.verdict import Accepted, Refused, judge
-from proxy.freshness import Fresh, Stale, Unusable
-from proxy.freshness import judge as judge_freshness
+from proxy.answer.freshness import Fresh, Stale, Unusable
+from proxy.answer.freshness import judge as judge_freshness
 from proxy.metrics import Metrics
 from proxy.outcome import ExactHit, SemanticHit
 from proxy.question import Question

@@ -16,7 +16,7 @@ import msgspec
 from proxy.asgi import Message, Receive, Scope, Send
 from proxy.call import Headers, Surface
 from proxy.client import Client
-from proxy.errors import ClientError, ClientLeft, UpstreamError
+from proxy.errors import ClientError, ClientLeft, UpstreamBroken, UpstreamError
 from proxy.metrics import Metrics
 from proxy.outcome import Bypass, entry_of, headers_of, reasons_of, word
 from proxy.passthrough import Passthrough
@@ -30,8 +30,8 @@ from proxy.reply import (
     of_fault,
     of_upstream_error,
 )
+from proxy.request.wire import surface_of
 from proxy.routing import Router
-from proxy.wire import surface_of
 
 log = logging.getLogger("rejoinder.data")
 
@@ -143,8 +143,9 @@ async def _send(reply: Reply, headers: Headers, send: Send) -> None:
                 await send({"type": "http.response.body", "body": piece, "more_body": True})
         except UpstreamError as error:
             # Not ended cleanly: without the last chunk no client can take it for a whole answer.
-            event = error_event(error)
-            await send({"type": "http.response.body", "body": event, "more_body": True})
+            if not (isinstance(error, UpstreamBroken) and error.told):
+                event = error_event(error)
+                await send({"type": "http.response.body", "body": event, "more_body": True})
             log.warning("a stream broke off: %s", error)
             return
     await send({"type": "http.response.body", "body": b"", "more_body": False})

@@ -6,15 +6,14 @@ Pure: nothing here awaits, reads a clock or does I/O.
 from collections.abc import Callable, Mapping
 
 from index.verdict import Rules
-from proxy import config as written
 from proxy.call import Call, Fingerprint
-from proxy.eligibility import Eligibility
-from proxy.eligibility import judge as judge_eligibility
-from proxy.errors import ClientError
-from proxy.fingerprint import fingerprint
-from proxy.invalidation import TagRules, Untaggable
 from proxy.question import Question
+from proxy.request.eligibility import Eligibility
+from proxy.request.eligibility import judge as judge_eligibility
+from proxy.request.fingerprint import fingerprint
+from proxy.request.invalidation import TagRules, Untaggable
 from proxy.routing import Facts, Route, Router
+from proxy.settings import config as written
 from proxy.upstreams.base import Upstream
 
 
@@ -42,7 +41,7 @@ class Decider:
         }
 
     def decide(self, call: Call) -> Question:
-        """Raises ClientError: no route, or more tags than a request may have."""
+        """Raises ClientError where no route leads."""
         facts = Facts(
             model=call.model, path=call.path, headers=call.headers, tenant=call.caller.tenant
         )
@@ -52,8 +51,6 @@ class Decider:
             return Question(call=call, route=route, eligibility=eligibility)
         tagged = self._tag_rules[route.policy_name or ""].tags_of(call)
         if isinstance(tagged, Untaggable):
-            if tagged.reason == "tags_too_many":
-                raise _too_many_tags()
             # What the answer depends on is not known, so it can neither be found nor kept.
             return Question(call=call, route=route, eligibility=_barred(tagged.reason))
         return Question(
@@ -84,8 +81,3 @@ class Decider:
 
 def _barred(reason: str) -> Eligibility:
     return Eligibility(read=False, write=False, semantic=False, reasons=(reason,))
-
-
-def _too_many_tags() -> ClientError:
-    text = "The request depends on more tags than an answer may carry."
-    return ClientError(400, text, param="cache.tags", code="too_many_tags")

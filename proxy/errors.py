@@ -72,11 +72,20 @@ class UpstreamTimeout(UpstreamError):
 
 
 class UpstreamBroken(UpstreamError):
-    """Broken after the request was sent. `before_first_byte`: nothing of the answer had come."""
+    """Broken after the request was sent. `before_first_byte`: nothing of the answer had come.
+    `told`: the upstream itself told the error, as the last event of its stream."""
 
-    def __init__(self, message: str, *, upstream: str, before_first_byte: bool = False) -> None:
+    def __init__(
+        self,
+        message: str,
+        *,
+        upstream: str,
+        before_first_byte: bool = False,
+        told: bool = False,
+    ) -> None:
         super().__init__(message, upstream=upstream)
         self.before_first_byte = before_first_byte
+        self.told = told
 
 
 class ErrorDetail(msgspec.Struct, frozen=True, kw_only=True):

@@ -14,10 +14,10 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 import msgspec
 
 from index.entry import Snapshot
+from proxy.answer.grammar import Frame
+from proxy.answer.payload import Payload
 from proxy.call import Headers
 from proxy.errors import ClientLeft, UpstreamBroken, UpstreamError
-from proxy.grammar import Frame
-from proxy.payload import Payload
 
 
 class Head(msgspec.Struct, frozen=True, kw_only=True):

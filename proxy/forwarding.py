@@ -8,15 +8,15 @@ from collections.abc import AsyncIterator
 import msgspec
 
 from index.entry import Snapshot
-from proxy import wire
+from proxy.answer.grammar import Frame, FrameKind
+from proxy.answer.recording import Complete, StreamRecorder, record_plain
 from proxy.cache import Found
 from proxy.errors import UpstreamBroken, UpstreamError
 from proxy.flights import Ending, Flight, Flights, Head
-from proxy.grammar import Frame
-from proxy.headers import forwarded
 from proxy.keeping import Keeper
 from proxy.question import Question
-from proxy.recording import Complete, StreamRecorder, record_plain
+from proxy.request import wire
+from proxy.request.headers import forwarded
 from proxy.upstreams.base import Upstream, UpstreamRequest, UpstreamResponse
 from proxy.upstreams.fallback import Sender
 
@@ -144,8 +144,7 @@ class Forwarder:
         stored = await self._keeper.keep(question, found, response, recording)
         flight.append(last)
         if not recorder.done:
-            text = "the stream ended before its terminal event"
-            flight.end(Ending(error=UpstreamBroken(text, upstream=response.upstream)))
+            flight.end(Ending(error=_cut_short(flight, response)))
             return
         payload = recording.payload if isinstance(recording, Complete) else None
         flight.end(Ending(payload=payload, stored=stored))
@@ -162,6 +161,12 @@ class Forwarder:
             body=_body(question),
             stream=call.stream,
         )
+
+
+def _cut_short(flight: Flight, response: UpstreamResponse) -> UpstreamBroken:
+    told = any(frame.kind is FrameKind.ERROR for frame in flight.frames[-2:])
+    text = "the stream told an error" if told else "the stream ended before its terminal event"
+    return UpstreamBroken(text, upstream=response.upstream, told=told)
 
 
 def _body(question: Question) -> bytes:

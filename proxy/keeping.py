@@ -7,14 +7,14 @@ from collections.abc import Callable
 
 from index.entry import Entry
 from index.tags import model_tag, union
-from proxy import payload as payloads
+from proxy.answer import payload as payloads
+from proxy.answer.freshness import lifetimes
+from proxy.answer.recording import Complete, Recording
 from proxy.cache import Cache, Found
 from proxy.deciding import Decider
-from proxy.freshness import lifetimes
-from proxy.invalidation import Tagged, Untaggable, implicit_tags, response_tags
 from proxy.metrics import Metrics
 from proxy.question import Question
-from proxy.recording import Complete, Recording
+from proxy.request.invalidation import Tagged, Untaggable, implicit_tags, response_tags
 from proxy.upstreams.base import UpstreamResponse
 
 log = logging.getLogger("rejoinder.keep")

@@ -8,8 +8,8 @@ from proxy.asgi import Scope
 from proxy.call import Headers
 from proxy.client import Client
 from proxy.errors import ClientLeft
-from proxy.headers import forwarded, passed_on
 from proxy.reply import Reply
+from proxy.request.headers import forwarded, passed_on
 from proxy.routing import Facts, Router
 from proxy.tenants import Identity
 from proxy.upstreams.base import UpstreamRequest, UpstreamResponse
@@ -48,8 +48,12 @@ class Passthrough:
             stream=False,
         )
         response = await upstream.send(request)
+        # The body is passed on unchanged, so its length holds.
+        size = tuple(pair for pair in response.headers if pair[0] == b"content-length")
         return Reply(
-            status=response.status, headers=passed_on(response.headers), body=_pieces(response)
+            status=response.status,
+            headers=(*passed_on(response.headers), *size),
+            body=_pieces(response),
         )
 
 

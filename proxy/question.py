@@ -4,7 +4,7 @@ import msgspec
 
 from index.verdict import Rules
 from proxy.call import Call, Fingerprint
-from proxy.eligibility import Eligibility
+from proxy.request.eligibility import Eligibility
 from proxy.routing import Route
 
 

@@ -2,12 +2,12 @@
 
 from collections.abc import Callable
 
-from proxy import directives, wire
 from proxy.asgi import Receive, Scope
 from proxy.call import Call, Headers, Surface
-from proxy.config import Limits
 from proxy.errors import ClientError, ClientLeft
-from proxy.headers import is_looping
+from proxy.request import directives, wire
+from proxy.request.headers import is_looping
+from proxy.settings.config import Limits
 from proxy.tenants import Identity, Tenants
 
 

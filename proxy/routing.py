@@ -6,10 +6,10 @@ from typing import Literal
 
 import msgspec
 
-from proxy import config as written
 from proxy.call import Headers
 from proxy.errors import ClientError
-from proxy.glob import compile_globs, is_literal
+from proxy.settings import config as written
+from proxy.settings.glob import compile_globs, is_literal
 from proxy.upstreams.base import Upstream
 
 Mode = Literal["serve", "shadow", "none"]
@@ -56,7 +56,7 @@ class Router:
     """The routes of one config, compiled. Has no state: safe to share, replaced on reload."""
 
     def __init__(self, config: written.Config, upstreams: Mapping[str, Upstream]) -> None:
-        """`config` has been checked (`proxy.configfile`); `upstreams` has all that it names."""
+        """`config` has been checked (`proxy.settings.file`); `upstreams` has all that it names."""
         self._aliases = {name: _resolve(name, config.aliases) for name in config.aliases}
         self._rules = tuple(
             _Rule(route, name=f"routes[{index}]", config=config, upstreams=upstreams)

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 import uvicorn
 
-from proxy.address import Address, Tcp, Unix
+from proxy.settings.address import Address, Tcp, Unix
 
 _BACKLOG = 2048
 

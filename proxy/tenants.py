@@ -4,9 +4,9 @@ import hashlib
 
 import msgspec
 
-from proxy import config as written
 from proxy.call import Caller, Headers
 from proxy.errors import ClientError
+from proxy.settings import config as written
 
 ANONYMOUS = "anonymous"
 """The tenant of requests without a key, where those are served."""

@@ -31,8 +31,8 @@ def check(file: Path, /, *, as_json: Annotated[bool, Parameter(name="--json")] =
     """
     import msgspec
 
-    from proxy.configfile import read
     from proxy.errors import ConfigError
+    from proxy.settings.file import read
 
     problems: list[str] = []
     warnings: tuple[str, ...] = ()

@@ -14,7 +14,7 @@ def schema() -> int:
 
         rejoinder schema > rejoinder.schema.json
     """
-    from proxy.configschema import schema as config_schema
+    from proxy.settings.schema import schema as config_schema
 
     print_json(config_schema())
     return OK

@@ -31,7 +31,7 @@ def serve(file: Path, /, *, check_only: Annotated[bool, Parameter(name="--check"
     """
     if check_only:
         return check(file)
-    from proxy.configfile import read
+    from proxy.settings.file import read
 
     # Before the server's own imports: a mistake in the config is told at once.
     loaded = read(file, environ=os.environ)

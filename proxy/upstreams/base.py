@@ -16,7 +16,7 @@ class UpstreamRequest(msgspec.Struct, frozen=True, kw_only=True):
     query: bytes
     """Raw query string of the client, without the question mark."""
     headers: tuple[tuple[bytes, bytes], ...]
-    """Names in lower case; neither hop-by-hop nor ours (`proxy.headers`)."""
+    """Names in lower case; neither hop-by-hop nor ours (`proxy.request.headers`)."""
     credential: bytes | None
     """The client's `Authorization` value; only an upstream with passthrough may send it."""
     body: bytes | AsyncIterator[bytes]

@@ -17,7 +17,6 @@ from engine.errors import EngineDown, ModelUnusable, RequestRefused
 from engine.generation import Generation
 from engine.protocol import Delta, Finished, Request, Started, TokenChoice, TokenLogprob
 from engine.weights import locate
-from proxy import config
 from proxy.errors import (
     ClientError,
     ConfigError,
@@ -25,6 +24,7 @@ from proxy.errors import (
     UpstreamUnreachable,
     error_body,
 )
+from proxy.settings import config
 from proxy.upstreams.base import UpstreamRequest, UpstreamResponse
 from proxy.upstreams.local_answer import (
     DONE,

@@ -10,9 +10,9 @@ from typing import Any
 
 import msgspec
 
+from proxy.answer.grammar import READ_FAULTS
+from proxy.answer.sse import EventParser, frame_data, frame_event
 from proxy.errors import UpstreamBroken, error_body
-from proxy.grammar import READ_FAULTS
-from proxy.sse import EventParser, frame_data, frame_event
 from proxy.upstreams.base import UpstreamResponse
 from proxy.upstreams.body import Body, Buffered
 

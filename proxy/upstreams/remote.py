@@ -7,8 +7,8 @@ from collections.abc import AsyncGenerator, AsyncIterator
 
 import httpx
 
-from proxy import config as written
 from proxy.errors import ClientError, UpstreamBroken, UpstreamError, UpstreamUnreachable
+from proxy.settings import config as written
 from proxy.upstreams.base import UpstreamRequest, UpstreamResponse
 from proxy.upstreams.body import Body, Buffered
 from proxy.upstreams.stream_usage import ASKED_PATHS, refuses_usage, with_usage, without_usage

@@ -14,13 +14,13 @@ import aiohttp
 import httpx
 from httpx_aiohttp import AiohttpTransport
 
-from proxy.config import Upstream
 from proxy.errors import (
     UpstreamBroken,
     UpstreamError,
     UpstreamTimeout,
     UpstreamUnreachable,
 )
+from proxy.settings.config import Upstream
 
 FAULTS = (httpx.TransportError, aiohttp.ClientError, OSError)
 """What sending and reading raise when the connection or the server is at fault."""

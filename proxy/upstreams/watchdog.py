@@ -4,8 +4,8 @@ import asyncio
 from collections.abc import Awaitable
 from typing import TypeVar
 
-from proxy.config import Timeout
 from proxy.errors import UpstreamTimeout
+from proxy.settings.config import Timeout
 
 T = TypeVar("T")
 

@@ -11,10 +11,10 @@ import httpx
 from misbehaving import LAST_CHUNK, STREAM, Request, chunked, plain
 from openai import AsyncOpenAI
 
-from proxy.address import Tcp
 from proxy.app import Proxy, open_store
-from proxy.configfile import load
 from proxy.server import bind, serve
+from proxy.settings.address import Tcp
+from proxy.settings.file import load
 
 CONFIG = """
 listen: 127.0.0.1:0

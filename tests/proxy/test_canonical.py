@@ -9,8 +9,8 @@ from openai.types import completion_create_params, embedding_create_params
 from openai.types.chat import completion_create_params as chat_create_params
 from openai.types.responses import response_create_params
 
-from proxy import canonical, wire
 from proxy.call import Surface
+from proxy.request import canonical, wire
 
 PARAMS = {
     Surface.CHAT: chat_create_params.CompletionCreateParams,

@@ -2,7 +2,8 @@
 
 import pytest
 
-from proxy.config import (
+from proxy.settings.checks import Machine, check_config
+from proxy.settings.config import (
     Admin,
     CacheUse,
     Config,
@@ -16,8 +17,7 @@ from proxy.config import (
     Tenants,
     Upstream,
 )
-from proxy.configchecks import Machine, check_config
-from proxy.units import Duration, Secret
+from proxy.settings.units import Duration, Secret
 
 EVERYTHING = Machine(has_module=lambda _: True, has_path=lambda _: True)
 NOTHING = Machine(has_module=lambda _: False, has_path=lambda _: False)

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from proxy.address import Tcp, Unix, parse_address
-from proxy.config import Config
-from proxy.configfile import load, read
 from proxy.errors import ConfigError
+from proxy.settings.address import Tcp, Unix, parse_address
+from proxy.settings.config import Config
+from proxy.settings.file import load, read
 
 A_DURATION = "expected a duration such as 250ms, 10s, 5m, 1h or 2d"
 A_SIZE = "expected a size such as 64KiB, 256MiB or 8GiB"

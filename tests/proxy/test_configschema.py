@@ -6,11 +6,11 @@ import typing
 import msgspec
 import pytest
 
-from proxy import config as written
-from proxy.config import Admin, Config, Policy, Route, Tenants, Upstream
-from proxy.configfile import dump, load
-from proxy.configschema import schema
-from proxy.units import Bytes, Duration, Secret
+from proxy.settings import config as written
+from proxy.settings.config import Admin, Config, Policy, Route, Tenants, Upstream
+from proxy.settings.file import dump, load
+from proxy.settings.schema import schema
+from proxy.settings.units import Bytes, Duration, Secret
 
 STRUCTS = [
     kind

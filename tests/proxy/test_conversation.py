@@ -5,20 +5,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy import wire
 from proxy.call import Call, Caller, Directives, Surface
-from proxy.config import Policy, Semantic, TagRule
-from proxy.conversation import (
+from proxy.errors import ClientError
+from proxy.request import wire
+from proxy.request.conversation import (
     last_user_text,
     last_user_words,
     system_text,
     turns,
     with_last_user_text,
 )
-from proxy.eligibility import judge
-from proxy.errors import ClientError
-from proxy.fingerprint import fingerprint
-from proxy.invalidation import TagRules, implicit_tags
+from proxy.request.eligibility import judge
+from proxy.request.fingerprint import fingerprint
+from proxy.request.invalidation import TagRules, implicit_tags
+from proxy.settings.config import Policy, Semantic, TagRule
 
 TEXT = {"type": "text", "text": "q"}
 IMAGE = {"type": "image_url", "image_url": {"url": "x"}}

@@ -3,8 +3,8 @@ import math
 import pytest
 
 from proxy.call import Directives
-from proxy.directives import parse
 from proxy.errors import ClientError
+from proxy.request.directives import parse
 
 
 def headers(**values: str):

@@ -2,8 +2,8 @@ import msgspec
 import pytest
 
 from proxy.call import Call, Caller, Directives, Surface
-from proxy.config import Policy, Semantic
-from proxy.eligibility import LONGEST_TEXT_CHARS, Eligibility, judge
+from proxy.request.eligibility import LONGEST_TEXT_CHARS, Eligibility, judge
+from proxy.settings.config import Policy, Semantic
 
 EXACT = Policy()
 BY_MEANING = Policy(semantic=Semantic())

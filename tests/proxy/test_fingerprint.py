@@ -7,8 +7,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from proxy.call import Call, Caller, Directives, Surface
-from proxy.config import Key, Policy, Semantic
-from proxy.fingerprint import fingerprint
+from proxy.request.fingerprint import fingerprint
+from proxy.settings.config import Key, Policy, Semantic
 
 MESSAGES = [
     {"role": "system", "content": "Be brief."},

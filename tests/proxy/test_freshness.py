@@ -5,10 +5,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from index.entry import Entry, Snapshot
+from proxy.answer.freshness import Fresh, Stale, Unusable, judge, lifetimes
 from proxy.call import Directives
-from proxy.config import Policy
-from proxy.freshness import Fresh, Stale, Unusable, judge, lifetimes
-from proxy.units import Duration
+from proxy.settings.config import Policy
+from proxy.settings.units import Duration
 
 MADE = 1000.0
 PLAIN = Policy(ttl=Duration(100), jitter=0)

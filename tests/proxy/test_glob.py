@@ -3,7 +3,7 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from proxy.glob import compile_globs, covers, is_literal
+from proxy.settings.glob import compile_globs, covers, is_literal
 
 GLOBS = st.text(alphabet="ab*?", max_size=6)
 TEXTS = st.text(alphabet="ab/\n", max_size=8)

@@ -1,6 +1,6 @@
 import pytest
 
-from proxy.headers import counted, forwarded, is_looping, passed_on, pseudonym, recorded
+from proxy.request.headers import counted, forwarded, is_looping, passed_on, pseudonym, recorded
 
 VIA = b"rejoinder-0123456789ab"
 

@@ -4,8 +4,8 @@ import msgspec
 import pytest
 
 from proxy.call import Call, Caller, Directives, Surface
-from proxy.config import TagRule
-from proxy.invalidation import Tagged, TagRules, Untaggable, implicit_tags, response_tags
+from proxy.request.invalidation import Tagged, TagRules, Untaggable, implicit_tags, response_tags
+from proxy.settings.config import TagRule
 
 MESSAGES = [
     {"role": "system", "content": "Use doc_id=sys1."},

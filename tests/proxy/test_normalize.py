@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proxy.call import Surface
-from proxy.normalize import fold, normalize
+from proxy.request.normalize import fold, normalize
 
 ALL = ("trim", "line_endings", "unicode", "collapse_spaces")
 

@@ -1,8 +1,8 @@
 import msgspec
 import pytest
 
+from proxy.answer.payload import FORMAT_VERSION, Payload, decode, encode
 from proxy.call import Surface, Usage
-from proxy.payload import FORMAT_VERSION, Payload, decode, encode
 
 PAYLOAD = Payload(
     surface=Surface.CHAT,

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy import replay
+from proxy.answer import replay
+from proxy.answer.grammar import DONE_FRAME, Discarded, Frame, FrameKind
+from proxy.answer.recording import Complete, Recording, StreamRecorder, record_plain
 from proxy.call import Surface, Usage
-from proxy.grammar import DONE_FRAME, Discarded, Frame, FrameKind
-from proxy.recording import Complete, Recording, StreamRecorder, record_plain
 
 BASE = {"id": "c1", "object": "chat.completion.chunk", "created": 7, "model": "m-1"}
 USAGE = {"prompt_tokens": 5, "completion_tokens": 2, "total_tokens": 7}

@@ -19,7 +19,6 @@ from misbehaving import (
     serving,
 )
 
-from proxy.config import Timeout, Upstream
 from proxy.errors import (
     ClientError,
     UpstreamBroken,
@@ -27,7 +26,8 @@ from proxy.errors import (
     UpstreamTimeout,
     UpstreamUnreachable,
 )
-from proxy.units import Duration, Secret
+from proxy.settings.config import Timeout, Upstream
+from proxy.settings.units import Duration, Secret
 from proxy.upstreams.base import UpstreamRequest, UpstreamResponse
 from proxy.upstreams.remote import RemoteUpstream
 from proxy.upstreams.transport import make_transport

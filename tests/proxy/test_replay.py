@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy import replay
+from proxy.answer import replay
+from proxy.answer.payload import Payload, decode, encode
+from proxy.answer.recording import Complete, StreamRecorder, record_plain
 from proxy.call import Surface
-from proxy.payload import Payload, decode, encode
-from proxy.recording import Complete, StreamRecorder, record_plain
 
 USAGE = {
     "prompt_tokens": 5, "completion_tokens": 2, "total_tokens": 7,

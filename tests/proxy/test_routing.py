@@ -2,11 +2,11 @@
 
 import pytest
 
-from proxy.config import CacheUse, Config, Match, ModelRewrite, Policy
-from proxy.config import Route as RouteConfig
-from proxy.config import Upstream as UpstreamConfig
 from proxy.errors import ClientError
 from proxy.routing import Facts, Model, Router
+from proxy.settings.config import CacheUse, Config, Match, ModelRewrite, Policy
+from proxy.settings.config import Route as RouteConfig
+from proxy.settings.config import Upstream as UpstreamConfig
 
 
 class Named:

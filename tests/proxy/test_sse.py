@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.sse import (
+from proxy.answer.sse import (
     MAX_EVENT_BYTES,
     EventParser,
     EventTooLarge,

@@ -2,10 +2,10 @@
 
 import pytest
 
-from proxy import config as written
 from proxy.errors import ClientError
+from proxy.settings import config as written
+from proxy.settings.units import Secret
 from proxy.tenants import ANONYMOUS, Tenants
-from proxy.units import Secret
 
 
 def bearer(key, scheme="Bearer"):

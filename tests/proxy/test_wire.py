@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy import wire
 from proxy.call import Surface
 from proxy.errors import ClientError
+from proxy.request import wire
 
 CHAT = b'"model":"m","messages":[{"role":"user","content":"hi"}]'
 

@@ -6,8 +6,8 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from proxy.grammar import as_written
-from proxy.sse import frame_data
+from proxy.answer.grammar import as_written
+from proxy.answer.sse import frame_data
 
 Json = dict[str, Any]
 

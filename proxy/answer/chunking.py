@@ -1,4 +1,4 @@
-"""The chunks of a stream for a plain completion: what `proxy.assembly` adds up to the same again.
+"""The chunks of a stream for a plain completion, which `proxy.answer.assembly` adds up again.
 
 First the role, then what the message holds beside its text (reasoning, refusal, annotations,
 fields that we do not know), the text in one piece, each tool call, and the finish reason.
@@ -9,8 +9,8 @@ from typing import Any
 
 import msgspec
 
+from proxy.answer.grammar import as_written
 from proxy.call import Surface
-from proxy.grammar import as_written
 
 Json = dict[str, Any]
 

@@ -1,4 +1,4 @@
-"""The config as types; `proxy.configfile` reads it from YAML.
+"""The config as types; `proxy.settings.file` reads it from YAML.
 
 Units and defaults stand here. The docstrings of classes and fields are the config's reference: the
 JSON Schema carries them (`rejoinder schema`).
@@ -9,7 +9,7 @@ from typing import Annotated, Literal, TypeVar
 import msgspec
 from msgspec import Meta
 
-from proxy.units import Bytes, Duration, Secret
+from proxy.settings.units import Bytes, Duration, Secret
 
 T = TypeVar("T")
 
@@ -22,7 +22,7 @@ Ratio = Annotated[float, Meta(ge=0, le=1)]
 
 
 def _default(value: T) -> T:
-    """A default that msgspec's schema cannot show by itself; `proxy.configschema` shows it."""
+    """A default that msgspec's schema cannot show by itself; `proxy.settings.schema` shows it."""
     return msgspec.field(default_factory=lambda: value)
 
 

@@ -15,12 +15,12 @@ The scope has the same parts, but with a marker in the place of the last user te
 import hashlib
 from collections.abc import Sequence
 
-from proxy import canonical
 from proxy.call import Call, Caller, Fingerprint
-from proxy.config import Policy, Share
-from proxy.conversation import last_user_text, with_last_user_text
-from proxy.headers import counted
-from proxy.normalize import normalize
+from proxy.request import canonical
+from proxy.request.conversation import last_user_text, with_last_user_text
+from proxy.request.headers import counted
+from proxy.request.normalize import normalize
+from proxy.settings.config import Policy, Share
 
 _KEY = b"rejoinder key 1"
 _SCOPE = b"rejoinder scope 1"

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from proxy.configtree import Path
+from proxy.settings.tree import Path
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")

@@ -15,7 +15,7 @@ from msgspec import Raw
 
 from proxy.call import Surface
 from proxy.errors import ClientError
-from proxy.views import (
+from proxy.request.views import (
     ChatView,
     CompletionView,
     EmbeddingView,

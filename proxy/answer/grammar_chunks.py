@@ -4,8 +4,7 @@ import re
 
 import msgspec
 
-from proxy.call import Usage
-from proxy.grammar import (
+from proxy.answer.grammar import (
     COMPLETE_REASONS,
     DONE_FRAME,
     READ_FAULTS,
@@ -17,7 +16,8 @@ from proxy.grammar import (
     is_set,
     read_usage,
 )
-from proxy.sse import frame_data, frame_event
+from proxy.answer.sse import frame_data, frame_event
+from proxy.call import Usage
 
 _COMPACT_NULL_USAGE = b',"usage":null'
 _NULL_USAGE = re.compile(rb',\s*"usage"\s*:\s*null|"usage"\s*:\s*null\s*,')

@@ -1,6 +1,7 @@
 """Who says what in a request: its turns, and the last user text, which alone is matched by meaning.
 
-All functions take the decoded body of a request that `proxy.wire` has let in, so types are known.
+All functions take the decoded body of a request that `proxy.request.wire` has let in, so types are
+known.
 """
 
 from collections.abc import Callable, Iterator

@@ -7,8 +7,8 @@ from typing import Any
 
 import msgspec
 
-from proxy import config
-from proxy.units import schema_of, to_config
+from proxy.settings import config
+from proxy.settings.units import schema_of, to_config
 
 _DIALECT = "https://json-schema.org/draft/2020-12/schema"
 

@@ -11,13 +11,13 @@ from collections.abc import Mapping
 
 import msgspec
 
-from proxy.config import Config
-from proxy.configchecks import Machine, check_config
-from proxy.configfinding import Finding
-from proxy.confignodes import Malformed, compose
-from proxy.configtree import Path, Problem, Tree, read_tree, show_path
 from proxy.errors import ConfigError
-from proxy.units import Secret, to_config
+from proxy.settings.checks import Machine, check_config
+from proxy.settings.config import Config
+from proxy.settings.finding import Finding
+from proxy.settings.nodes import Malformed, compose
+from proxy.settings.tree import Path, Problem, Tree, read_tree, show_path
+from proxy.settings.units import Secret, to_config
 
 log = logging.getLogger(__name__)
 

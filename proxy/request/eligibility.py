@@ -9,8 +9,8 @@ from typing import Any
 import msgspec
 
 from proxy.call import Call, Directives, Surface
-from proxy.config import Policy
-from proxy.conversation import last_user_text, last_user_words, turns
+from proxy.request.conversation import last_user_text, last_user_words, turns
+from proxy.settings.config import Policy
 
 LONGEST_TEXT_CHARS = 4_000
 """Longer user texts are not matched by meaning. Embedders read a few hundred tokens and refuse more

@@ -2,10 +2,10 @@
 
 from collections.abc import Iterator
 
-from proxy.config import CacheUse, Config, Match, Route
-from proxy.configfinding import Finding, check_header
-from proxy.configtree import Path, suggest
-from proxy.glob import compile_globs, covers
+from proxy.settings.config import CacheUse, Config, Match, Route
+from proxy.settings.finding import Finding, check_header
+from proxy.settings.glob import compile_globs, covers
+from proxy.settings.tree import Path, suggest
 
 
 def check_aliases(config: Config) -> Iterator[Finding]:

@@ -1,6 +1,6 @@
 """What single values cannot tell: names that point nowhere, listeners that clash, open relays.
 
-Pure: a config in, findings out. `proxy.configfile` finds the lines.
+Pure: a config in, findings out. `proxy.settings.file` finds the lines.
 """
 
 import re
@@ -11,11 +11,11 @@ from urllib.parse import urlsplit
 import msgspec
 import regex  # type: ignore[import-untyped]  # no stubs are published with it
 
-from proxy.address import Address, parse_address
-from proxy.config import Config, TagRule, Upstream
-from proxy.configfinding import Finding, check_header, check_name
-from proxy.configtree import Path
-from proxy.routechecks import check_aliases, check_routes
+from proxy.settings.address import Address, parse_address
+from proxy.settings.config import Config, TagRule, Upstream
+from proxy.settings.finding import Finding, check_header, check_name
+from proxy.settings.routechecks import check_aliases, check_routes
+from proxy.settings.tree import Path
 
 _TENANT = re.compile(r"[!-+\--~]{1,128}")
 _GROUP = re.compile(r"\\(?:(\d+)|g<(\w+)>)")

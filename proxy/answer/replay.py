@@ -1,11 +1,11 @@
 """A stored answer in the form in which it is asked for, whatever form it came in."""
 
-from proxy.assembly import completion
+from proxy.answer.assembly import completion
+from proxy.answer.chunking import chunks
+from proxy.answer.events import events, response
+from proxy.answer.grammar import DONE_FRAME
+from proxy.answer.payload import Payload
 from proxy.call import Surface
-from proxy.chunking import chunks
-from proxy.events import events, response
-from proxy.grammar import DONE_FRAME
-from proxy.payload import Payload
 
 _FRAME_END = b"}\n\n"
 _FRAME_END_WITH_NULL_USAGE = b',"usage":null}\n\n'

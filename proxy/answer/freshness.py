@@ -4,7 +4,7 @@ import msgspec
 
 from index.entry import Entry
 from proxy.call import Directives
-from proxy.config import Policy
+from proxy.settings.config import Policy
 
 
 class Lifetime(msgspec.Struct, frozen=True, kw_only=True):

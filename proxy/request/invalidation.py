@@ -13,8 +13,8 @@ import regex  # type: ignore[import-untyped]  # no stubs are published with it
 from index import tags
 from index.errors import InvalidTag
 from proxy.call import Call, Headers
-from proxy.config import TagRule
-from proxy.conversation import system_text, turns
+from proxy.request.conversation import system_text, turns
+from proxy.settings.config import TagRule
 
 RULE_SECONDS = 0.1
 """What the patterns of a policy may take on one request, all together (processor time). Their

@@ -1,7 +1,7 @@
 """The canonical form of a request: equal bytes exactly where the upstream is asked the same.
 
 Order of keys, white space, escapes and the spelling of numbers do not count (the last is settled in
-decoding, see `proxy.wire`); order of arrays does. Nothing else is folded here.
+decoding, see `proxy.request.wire`); order of arrays does. Nothing else is folded here.
 """
 
 from collections.abc import Collection
@@ -71,5 +71,5 @@ def effective(
 
 
 def encode(value: Any) -> bytes:
-    """Canonical JSON of what `proxy.wire` decoded."""
+    """Canonical JSON of what `proxy.request.wire` decoded."""
     return _ENCODER.encode(value)

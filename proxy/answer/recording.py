@@ -4,8 +4,7 @@ from typing import assert_never
 
 import msgspec
 
-from proxy.call import Headers, Surface, Usage
-from proxy.grammar import (
+from proxy.answer.grammar import (
     DONE_FRAME,
     READ_FAULTS,
     Answer,
@@ -17,11 +16,12 @@ from proxy.grammar import (
     is_set,
     read_usage,
 )
-from proxy.grammar_chunks import ChunkGrammar, judge_chunks_body
-from proxy.grammar_events import EventGrammar, judge_response
-from proxy.headers import recorded
-from proxy.payload import Payload
-from proxy.sse import EventParser
+from proxy.answer.grammar_chunks import ChunkGrammar, judge_chunks_body
+from proxy.answer.grammar_events import EventGrammar, judge_response
+from proxy.answer.payload import Payload
+from proxy.answer.sse import EventParser
+from proxy.call import Headers, Surface, Usage
+from proxy.request.headers import recorded
 
 
 class Complete(msgspec.Struct, frozen=True, kw_only=True):

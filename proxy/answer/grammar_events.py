@@ -2,8 +2,7 @@
 
 import msgspec
 
-from proxy.call import Usage
-from proxy.grammar import (
+from proxy.answer.grammar import (
     DONE_FRAME,
     READ_FAULTS,
     Answer,
@@ -13,7 +12,8 @@ from proxy.grammar import (
     is_set,
     read_usage,
 )
-from proxy.sse import frame_data, frame_event
+from proxy.answer.sse import frame_data, frame_event
+from proxy.call import Usage
 
 COMPLETED = b"response.completed"
 

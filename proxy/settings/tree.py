@@ -1,4 +1,4 @@
-"""From YAML nodes to the types of `proxy.config`: every mistake found, each with its line.
+"""From YAML nodes to the types of `proxy.settings.config`: every mistake found, each with its line.
 
 The types lead: each node is read as what its place calls for, so a plain `123` or `on` is text
 where text is wanted, and a number that came out of the environment is a number where one is wanted.
@@ -22,8 +22,8 @@ from typing import (
 import msgspec
 import yaml
 
-from proxy.confignodes import Filled, MissingVariable, fill, is_plain, line_of, resolve
-from proxy.units import Bytes, Duration, Secret, from_config
+from proxy.settings.nodes import Filled, MissingVariable, fill, is_plain, line_of, resolve
+from proxy.settings.units import Bytes, Duration, Secret, from_config
 
 Path = tuple[str | int, ...]
 T = TypeVar("T", bound=msgspec.Struct)

@@ -8,9 +8,9 @@ from typing import Any
 
 import msgspec
 
+from proxy.answer.grammar import as_written
+from proxy.answer.sse import frame_data, split_frames
 from proxy.call import Surface
-from proxy.grammar import as_written
-from proxy.sse import frame_data, split_frames
 
 _ONCE = frozenset({"id", "type", "role", "name", "index", "object", "created", "format"})
 """Members of deltas that are said, not built up. Servers that repeat them mean the same."""

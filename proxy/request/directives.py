@@ -13,7 +13,7 @@ from index import tags as dependency_tags
 from index.errors import InvalidTag
 from proxy.call import Directives, Headers
 from proxy.errors import ClientError
-from proxy.units import Duration
+from proxy.settings.units import Duration
 
 MAX_NAMESPACE_CHARS = 256
 

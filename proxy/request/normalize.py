@@ -11,8 +11,8 @@ from typing import Any
 import msgspec
 
 from proxy.call import Surface
-from proxy.config import Fold
-from proxy.conversation import map_texts
+from proxy.request.conversation import map_texts
+from proxy.settings.config import Fold
 
 _LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+")
 _FENCE = re.compile(r" {0,3}(`{3,}|~{3,})")

@@ -1,0 +1,1 @@
+"""What came back: streams parsed, judged, recorded and given again. Pure."""

@@ -1,0 +1,1 @@
+"""What was asked: decoded, keyed, tagged and judged. Pure."""
