@@ -4,14 +4,17 @@ Most scopes hold a handful of entries, and there may be millions of them: such a
 lists. The few that grow large get an index of their own.
 """
 
+from concurrent.futures import Executor, ThreadPoolExecutor
 from typing import Protocol
 
-import numpy as np
-
-from index.vectors import FlatVectors, Match, Vector, VectorIndex
+from index.largescope import LargeScope, nearest
+from index.vectors import Match, Vector
 
 GROW_AT = 256
 """A scope with more entries than this is searched through an index."""
+
+GRAPH_AT = 20_000
+"""With more than this, through a graph."""
 
 
 class _Scope(Protocol):
@@ -42,43 +45,19 @@ class SmallScope:
             del self.ids[position], self.vectors[position]
 
     def search(self, vector: Vector, *, limit: int) -> list[Match]:
-        return _confirmed(self.ids, self.vectors, vector, limit=limit)
+        return nearest(self.ids, self.vectors, vector, limit=limit)
 
     def check_integrity(self) -> None:
         assert len(self.ids) == len(self.vectors) == len(set(self.ids))
 
 
-class LargeScope:
-    """Many vectors: an index proposes, the stored vectors decide."""
-
-    def __init__(self, index: VectorIndex) -> None:
-        self._index = index
-        self._vectors: dict[int, bytes] = {}
-
-    def __len__(self) -> int:
-        return len(self._vectors)
-
-    def add(self, vector_id: int, vector: bytes) -> None:
-        self._vectors[vector_id] = vector
-        self._index.add(vector_id, np.frombuffer(vector, dtype="<f4"))
-
-    def remove(self, vector_id: int) -> None:
-        if self._vectors.pop(vector_id, None) is not None:
-            self._index.remove(vector_id)
-
-    def search(self, vector: Vector, *, limit: int) -> list[Match]:
-        ids = [match.id for match in self._index.search(vector, limit=limit)]
-        return _confirmed(ids, [self._vectors[each] for each in ids], vector, limit=limit)
-
-    def check_integrity(self) -> None:
-        self._index.check_integrity()
-
-
 class Scopes:
     """All scopes of one embedder. Ids are unique over all of them; the caller keeps them."""
 
-    def __init__(self, dimension: int) -> None:
+    def __init__(self, dimension: int, *, graph_at: int = GRAPH_AT) -> None:
         self._dimension = dimension
+        self._graph_at = graph_at
+        self._builder: Executor | None = None
         self._scopes: dict[str, _Scope] = {}
 
     def __len__(self) -> int:
@@ -113,17 +92,15 @@ class Scopes:
             assert len(held) > 0
             held.check_integrity()
 
+    def close(self) -> None:
+        """Let go of the thread that makes graphs. Idempotent."""
+        if self._builder is not None:
+            self._builder.shutdown(wait=True, cancel_futures=True)
+
     def _grown(self, small: SmallScope) -> LargeScope:
-        large = LargeScope(FlatVectors(self._dimension))
+        if self._builder is None:
+            self._builder = ThreadPoolExecutor(max_workers=1, thread_name_prefix="graph")
+        large = LargeScope(self._dimension, builder=self._builder, graph_at=self._graph_at)
         for vector_id, vector in zip(small.ids, small.vectors, strict=True):
             large.add(vector_id, vector)
         return large
-
-
-def _confirmed(ids: list[int], vectors: list[bytes], vector: Vector, *, limit: int) -> list[Match]:
-    if not ids:
-        return []
-    rows = np.frombuffer(b"".join(vectors), dtype="<f4").reshape(len(ids), -1)
-    similarities = rows @ vector  # [num_vectors]
-    best = np.argsort(-similarities, kind="stable")[:limit].tolist()
-    return [Match(ids[row], float(similarities[row])) for row in best]

@@ -167,6 +167,7 @@ class SemanticIndex:
         return SemanticStats(entries=len(self._by_key), scopes=len(self._scopes))
 
     async def close(self) -> None:
+        self._scopes.close()
         await self._embedder.close()
 
     def check_integrity(self) -> None:

@@ -1,0 +1,112 @@
+"""A large scope changes from flat to graph under way, and loses nothing."""
+
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+import pytest
+
+from index.largescope import LargeScope
+
+DIMENSION = 16
+GRAPH_AT = 300
+
+
+class HeldBuilder(ThreadPoolExecutor):
+    """A builder whose work begins when the test says so."""
+
+    def __init__(self) -> None:
+        super().__init__(max_workers=1)
+        self.held: list[tuple[Future[Any], Any]] = []
+
+    def submit(self, fn: Any, /, *args: Any, **kwargs: Any) -> Future[Any]:
+        future: Future[Any] = Future()
+        self.held.append((future, lambda: fn(*args, **kwargs)))
+        return future
+
+    def work(self) -> None:
+        held, self.held = self.held, []
+        for future, make in held:
+            future.set_result(make())
+
+
+def unit_bytes(count: int, *, seed: int) -> list[bytes]:
+    rows = np.random.default_rng(seed).normal(size=(count, DIMENSION)).astype("<f4")
+    return [row.tobytes() for row in rows / np.linalg.norm(rows, axis=1, keepdims=True)]
+
+
+def read(vector: bytes) -> np.ndarray:
+    return np.frombuffer(vector, dtype="<f4")
+
+
+@pytest.fixture
+def builder() -> HeldBuilder:
+    return HeldBuilder()
+
+
+@pytest.fixture
+def scope(builder: HeldBuilder):
+    made = LargeScope(DIMENSION, builder=builder, graph_at=GRAPH_AT)
+    yield made
+    made.check_integrity()
+
+
+def recall(scope: LargeScope, live: dict[int, bytes]) -> float:
+    """Share of the true nearest five that twenty searches find."""
+    found = 0
+    for query in map(read, unit_bytes(20, seed=99)):
+        true = sorted(live, key=lambda i: -float(read(live[i]) @ query))[:5]
+        found += len(set(true) & {match.id for match in scope.search(query, limit=5)})
+    return found / 100
+
+
+def test_a_scope_that_grows_is_searched_through_a_graph_that_finds_the_nearest(
+    scope: LargeScope, builder: HeldBuilder
+) -> None:
+    live = dict(enumerate(unit_bytes(GRAPH_AT + 50, seed=1)))
+    for vector_id, vector in live.items():
+        scope.add(vector_id, vector)
+    assert not scope.is_graph
+    assert recall(scope, live) == 1.0
+    builder.work()
+    assert recall(scope, live) >= 0.95
+    assert scope.is_graph
+
+
+@pytest.mark.parametrize("num_more", [10, 150], ids=["caught up at once", "in the thread"])
+def test_what_changes_while_the_graph_is_made_is_not_lost(
+    scope: LargeScope, builder: HeldBuilder, num_more: int
+) -> None:
+    live = dict(enumerate(unit_bytes(GRAPH_AT + 1, seed=2)))
+    for vector_id, vector in live.items():
+        scope.add(vector_id, vector)
+    assert builder.held
+    for place, vector in enumerate(unit_bytes(num_more, seed=3)):
+        live[1000 + place] = vector
+        scope.add(1000 + place, vector)
+        scope.remove(place)
+        del live[place]
+    while builder.held:
+        builder.work()
+        scope.search(read(live[1000]), limit=1)
+    assert scope.is_graph
+    assert len(scope) == len(live)
+    assert scope.search(read(live[1000]), limit=1)[0].id == 1000
+    assert recall(scope, live) >= 0.95
+
+
+def test_a_graph_in_which_much_is_dead_is_made_anew(
+    scope: LargeScope, builder: HeldBuilder
+) -> None:
+    live = dict(enumerate(unit_bytes(GRAPH_AT + 1, seed=4)))
+    for vector_id, vector in live.items():
+        scope.add(vector_id, vector)
+    builder.work()
+    scope.search(read(live[0]), limit=1)
+    for vector_id in range(GRAPH_AT // 3):
+        scope.remove(vector_id)
+        del live[vector_id]
+    assert builder.held
+    assert recall(scope, live) >= 0.95
+    builder.work()
+    assert recall(scope, live) >= 0.95
