@@ -35,6 +35,8 @@ class Reader:
         self._probe = connection.cursor()
         self._tier = tier
         self._version: int | None = None
+        self.state: State
+        """The counters of the file as `catch_up` saw them last."""
         self._change: int | None = None
         """The last change that the tier was compared with; None while it is new and empty."""
         self.purges = PurgeTable(generation="", floor=-1)  # unlike any: the first look reads all
@@ -56,6 +58,7 @@ class Reader:
             if self._change is not None and state.change != self._change:
                 self._drop_changed(state, after=self._change)
             self._change = state.change
+            self.state = state
         finally:
             self._connection.rollback()  # ends the read transaction, whatever happened
         self._version = version

@@ -14,7 +14,7 @@ from index.feed import Cursor, Deletion, Put
 from index.purges import PurgeTable
 from index.sqlite.database import Database
 from index.sqlite.purging import count_live
-from index.sqlite.state import State, read_state
+from index.sqlite.state import read_state
 from index.store import Changes, Filter, Page, Purge
 
 Result = TypeVar("Result")
@@ -45,10 +45,6 @@ class Scanner:
     async def changes(self, cursor: int, *, limit: int) -> Changes:
         """See `Store.changes`."""
         return await self._run(lambda: self._changes(cursor, limit))
-
-    async def state(self) -> State:
-        """The counters now."""
-        return await self._run(lambda: read_state(self._connection))
 
     async def truncate_log(self) -> None:
         """Move the log into the file, so that what was freed is not left readable in it.

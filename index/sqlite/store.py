@@ -169,7 +169,7 @@ class SqliteStore:
     async def stats(self) -> StoreStats:
         """See `Store.stats`."""
         self._catch_up()
-        state = await self._scanner.state()
+        state = self._reader.state
         return StoreStats(
             entries=state.entries,
             memory_bytes=self._tier.used_bytes,

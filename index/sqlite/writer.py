@@ -130,7 +130,10 @@ class Writer:
                 return
             (job,) = batch.jobs
             job.failed = True
-            job.outcome = self._database.fault(error) if isinstance(error, sqlite3.Error) else error
+            job.outcome = error
+            if isinstance(error, sqlite3.Error):
+                job.outcome = self._database.fault(error)
+                job.outcome.__cause__ = error
         else:
             for job, outcome in zip(batch.jobs, outcomes, strict=True):
                 job.outcome = outcome

@@ -58,6 +58,14 @@ async def test_unknown_key_is_absent(store):
     assert (await store.get("no key at all", now=NOW)).reason == "absent"
 
 
+async def test_lookup_never_suspends(store):
+    await put(store, "a")
+    for _ in range(2):
+        for call in (store.get(key_of("a"), now=NOW), store.snapshot()):
+            with pytest.raises(StopIteration):
+                call.send(None)
+
+
 async def test_later_put_of_a_key_replaces_the_earlier(store):
     await put(store, "a", payload=b"old", extra_tags=("doc:1",))
     assert await reason(store, "a") == "fresh"
