@@ -241,7 +241,8 @@ Rejoinder answers on {data_url}/v1 (admin: {admin_url}). Try it:
 
   from openai import OpenAI
   chat = OpenAI(base_url="{data_url}/v1", api_key="any").chat.completions
-  print(chat.create(model="{model}", messages={question}, temperature=0, max_tokens=48).choices[0].message.content)
+  print(chat.create(model="{model}", messages={question}, temperature=0, max_tokens=48)\
+.choices[0].message.content)
 """
 
 

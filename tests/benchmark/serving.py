@@ -3,9 +3,9 @@
     python tests/benchmark/serving.py [--requests 4000] [--in-flight 16] [--pace-ms 2]
 
 Starts a mock upstream, the proxy (SQLite store, exact cache) and the floor as processes of their
-own, and drives them with `load.py` from another. The figure is user plus system CPU time of the serving
-process tree divided by requests, read before and after; requests per second and latencies stand
-beside it, but they say as much of the machine as of the program.
+own, and drives them with `load.py` from another. The figure is user plus system CPU time of the
+serving process tree divided by requests, read before and after; requests per second and latencies
+stand beside it, but they say as much of the machine as of the program.
 """
 
 import argparse
