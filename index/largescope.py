@@ -9,8 +9,7 @@ from concurrent.futures import Executor, Future
 
 import numpy as np
 
-from index.graph import GraphVectors
-from index.vectors import FlatVectors, Match, Vector, VectorIndex
+from index.vectors import FlatVectors, GraphVectors, Match, Vector, VectorIndex
 
 _MAX_DEAD_SHARE = 0.25
 _MAX_INLINE_CHANGES = 64

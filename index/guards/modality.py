@@ -7,8 +7,8 @@ verb says little, unless it is denied.
 from itertools import pairwise
 
 from index.guards.guard import Guard
+from index.guards.question import read_question
 from index.guards.text import Text
-from index.guards.wordset import wordset
 
 _MODALS = {
     word: modal
@@ -22,11 +22,12 @@ _MODALS = {
     for word in words.split()
 }
 _NOT = frozenset({"not", "never"})
-_OPEN = wordset("how where when who")
+_OPEN = frozenset({"how", "where", "when", "who"})
 
 
 def _read(text: Text) -> frozenset[str]:
-    if not _OPEN.isdisjoint(text.words) and _NOT.isdisjoint(text.words):
+    asked = read_question(text).split(" ")[0]  # `how long` is a way too
+    if asked in _OPEN and _NOT.isdisjoint(text.words):
         return frozenset()
     found = {_MODALS[word] for word in text.words if word in _MODALS}
     for first, second in pairwise(text.words):

@@ -18,7 +18,7 @@ from index.guards.negation import NEGATION
 from index.guards.numbers import NUMBERS
 from index.guards.order import ORDER
 from index.guards.pronouns import PRONOUNS
-from index.guards.question import QUESTION, YES_NO
+from index.guards.question import QUESTION, YES_NO, read_question
 from index.guards.quotes import QUOTES
 from index.guards.roles import ROLES
 from index.guards.slips import squeeze
@@ -67,5 +67,5 @@ def parse(text: str) -> Parsed:
         content=read_content(words),
         words=frozenset(words.words),
         squeezed=squeeze(words),
-        yes_or_no=QUESTION.read(words) == YES_NO,
+        yes_or_no=read_question(words) == YES_NO,
     )

@@ -21,9 +21,11 @@ just really very also too any some such much many more most way ways thing thing
 gets getting got go goes going gone let need needs needed actually exactly ever even possible able
 give gives giving given explain describe cause causes reason reasons someone somebody something
 anyone anybody anything people person persons use used uses using best kind kinds type types sort
-sorts mean means hi hello hey thanks thank s t u
+sorts mean means hi hello hey thanks thank um uh yeah s t u
 """)
 _ARTICLES = wordset("a an the")
+_WAYS = (("way",), ("ways",))
+"""`a good way to` do it is how to do it."""
 _JOINTS = wordset("and or vs versus")
 _LEADING = wordset("in on at for to with from during under within as")
 _QUESTIONS = wordset(
@@ -55,7 +57,7 @@ def _runs(text: Text) -> list[_Run]:
     runs = [_Run("break")]
     for place in _turned(text):
         word, word_stem = text.words[place], text.stems[place]
-        if word in _ARTICLES:
+        if word in _ARTICLES or (word == "good" and text.words[place + 1 :][:1] in _WAYS):
             continue
         if word in _JOINTS:
             runs.append(_Run("joint"))

@@ -28,15 +28,14 @@ _CHOICES = frozenset({"which", "what", "who", "where"})
 _WH = wordset("what which who whom whose where when why how")
 
 
-def _read(text: Text) -> str:
+def read_question(text: Text) -> str:
+    """`why`, `how`, `how many`, `who`, `yes_no`, …; empty for what is not a plain question."""
     words = text.words
+    if words and words[0] in _ASKING_VERBS and words[:2] not in _REQUESTS:
+        return "how" if _NOUNS_ASKED["how"].intersection(words[:6]) else YES_NO
     for place, word in enumerate(words):
         if word in _WH:
             return _wh(word, words[place + 1 :])
-    if words[:2] in _REQUESTS:
-        return ""
-    if words and words[0] in _ASKING_VERBS:
-        return "how" if _NOUNS_ASKED["how"].intersection(words[:6]) else YES_NO
     return ""
 
 
@@ -70,4 +69,4 @@ def _compare(a: str, b: str) -> str | None:
     return "question"
 
 
-QUESTION = Guard(name="question", read=_read, compare=_compare)
+QUESTION = Guard(name="question", read=read_question, compare=_compare)

@@ -66,6 +66,18 @@ _ENDINGS = {
     "'d": "would",
 }
 
+_FRAMES = frozenset(
+    tuple(frame.split())
+    for frame in """
+hi|hello|hey|please|ok|so|well|um|uh|do you think|do you know|i wonder|i was wondering|i am wondering
+i want to know|i would like to know|i need to know|can you tell me|could you tell me
+tell me|can you explain|could you explain|please explain|explain|can you please explain|good morning
+would you tell me|can you help me|help me|i have a question|quick question|just wondering
+""".replace("\n", "|").split("|")
+    if frame
+)
+_FRAME_LENGTHS = (5, 4, 3, 2, 1)
+
 _OWNERLESS = wordset("what who where how when why that this it he she there here")
 """Before `'s` these mean `is`; anything else is an owner."""
 
@@ -88,14 +100,28 @@ def read_text(source: str) -> Text:
             starts.append(start)
             pauses.append(pause)
         start = pause = False
+    first = _frame(words)
     return Text(
         source=plain,
-        words=tuple(words),
-        stems=tuple(map(stem, words)),
-        raws=tuple(raws),
-        starts=tuple(starts),
-        pauses=tuple(pauses),
+        words=tuple(words[first:]),
+        stems=tuple(map(stem, words[first:])),
+        raws=tuple(raws[first:]),
+        starts=tuple(starts[first:]),
+        pauses=tuple(pauses[first:]),
     )
+
+
+def _frame(words: list[str]) -> int:
+    """Length of the polite opening, which asks for nothing."""
+    first = 0
+    while first < len(words):
+        length = next(
+            (size for size in _FRAME_LENGTHS if tuple(words[first : first + size]) in _FRAMES), 0
+        )
+        if length == 0:
+            break
+        first += length
+    return first
 
 
 def _open(word: str) -> tuple[str, ...]:
