@@ -69,8 +69,8 @@ _ENDINGS = {
 _FRAMES = frozenset(
     tuple(frame.split())
     for frame in """
-hi|hello|hey|please|ok|so|well|um|uh|do you think|do you know|i wonder|i was wondering|i am wondering
-i want to know|i would like to know|i need to know|can you tell me|could you tell me
+hi|hello|hey|please|ok|so|well|um|uh|do you think|do you know|i wonder|i was wondering
+i am wondering|i want to know|i would like to know|i need to know|can you tell me|could you tell me
 tell me|can you explain|could you explain|please explain|explain|can you please explain|good morning
 would you tell me|can you help me|help me|i have a question|quick question|just wondering
 """.replace("\n", "|").split("|")
