@@ -10,6 +10,7 @@ import pytest
 from sample_entries import NOW, entry, key_of
 
 from index.errors import StoreFault, StoreUnusable
+from index.purges import RETAIN_S
 from index.sqlite import SqliteStore
 from index.store import Filter, Purge, Stored
 
@@ -152,6 +153,38 @@ async def test_follower_too_far_behind_is_told_to_begin_anew(path):
     assert [one.key for one in again.put] == [key_of("b"), key_of("c")]
     assert not (await store.changes(again.cursor, limit=10)).reset
     await store.check_integrity()
+    await store.close()
+
+
+async def test_memory_tier_too_far_behind_forgets_what_it_can_no_longer_compare(path):
+    store, other = await open_store(path), await open_store(path)
+    await fill(store, ["a"])
+    assert await present(store, ["a"])
+    await other.delete(key_of("a"))
+    with sqlite3.connect(path) as connection:  # as after many changes
+        connection.execute("UPDATE state SET change = 200000")
+    connection.close()
+    await fill(other, ["c"])  # and now the deletion is forgotten
+    assert await present(store, ["a"]) == []
+    await store.check_integrity()
+    await other.close()
+    await store.close()
+
+
+async def test_idle_process_that_missed_a_forgotten_purge_serves_nothing_that_it_covered(path):
+    store, other = await open_store(path), await open_store(path)
+    await fill(store, ["a"], extra_tags=("doc:1",), keep_until=NOW + 1e6)
+    await fill(store, ["b"], keep_until=NOW + 1e6)
+    assert await present(store, ["a", "b"]) == ["a", "b"]
+    early = entry("a", await store.snapshot(), extra_tags=("doc:1",))
+    await other.purge(Purge(tags=("doc:1",)), now=NOW)
+    await other.sweep(now=NOW + RETAIN_S + 1)
+    with sqlite3.connect(path) as connection:
+        assert connection.execute("SELECT count(*) FROM purge").fetchone() == (0,)
+    connection.close()
+    assert await present(store, ["a", "b"]) == ["b"]
+    assert not isinstance(await store.put(early), Stored)
+    await other.close()
     await store.close()
 
 
