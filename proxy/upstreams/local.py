@@ -41,6 +41,8 @@ from proxy.upstreams.local_answer import (
 from proxy.upstreams.local_ask import chat_request, completion_request
 from proxy.upstreams.local_request import SamplingBody, decode_chat, decode_completion
 
+_LOAD_S = 600.0
+"""A model that takes longer to load is reported; it goes on loading all the same."""
 _JSON = ((b"content-type", b"application/json"),)
 _STREAM = ((b"content-type", b"text/event-stream; charset=utf-8"),)
 
@@ -51,7 +53,6 @@ class _Ask(msgspec.Struct, frozen=True, kw_only=True):
     request: Request
     form: AnswerForm
     prompt_field: str
-    include_usage: bool
     stream: bool
 
 
@@ -83,8 +84,12 @@ class LocalUpstream:
         )
 
     async def start(self) -> None:
-        """Starts the engine's process; returns at once, the model loads in the background."""
+        """Starts the engine's process and waits for its model. Raises UpstreamUnreachable."""
         await self._client.start()
+        try:
+            await self._client.ready(timeout_s=_LOAD_S)
+        except (EngineDown, ModelUnusable) as error:
+            raise UpstreamUnreachable(str(error), upstream=self.name) from error
 
     @functools.cached_property
     def identity(self) -> str:
@@ -127,7 +132,6 @@ class LocalUpstream:
                     request=chat_request(chat),
                     form=self._form(ChatForm, chat),
                     prompt_field="messages",
-                    include_usage=chat.include_usage,
                     stream=bool(chat.stream),
                 )
             case "POST", "/completions":
@@ -136,7 +140,6 @@ class LocalUpstream:
                     request=completion_request(completion),
                     form=self._form(CompletionForm, completion),
                     prompt_field="prompt",
-                    include_usage=completion.include_usage,
                     stream=bool(completion.stream),
                 )
             case _:
@@ -146,7 +149,10 @@ class LocalUpstream:
 
     def _form(self, kind: type[ChatForm] | type[CompletionForm], body: SamplingBody) -> AnswerForm:
         return kind(
-            model=self._model_id, created=int(time.time()), include_usage=body.include_usage
+            # As asked of every upstream: those who did not ask for usage are spared it later.
+            model=self._model_id,
+            created=int(time.time()),
+            include_usage=body.stream is True,
         )
 
     async def _admitted(self, ask: _Ask) -> Generation:
@@ -224,8 +230,7 @@ async def _streamed(
                 case Finished(index=index, reason=reason):
                     completion_tokens += item.completion_tokens
                     yield event(ask.form.end(index, reason))
-        if ask.include_usage:
-            yield event(ask.form.usage(_usage(started, completion_tokens)))
+        yield event(ask.form.usage(_usage(started, completion_tokens)))
         yield DONE
 
 
