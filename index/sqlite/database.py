@@ -30,7 +30,7 @@ ALONE_DEADLINE_S = 2.0
 """For a corrupt file: others that only look at it, too, are soon gone; those that serve are not."""
 RETRY_S = 0.02
 PAGE_BYTES = 4096
-MAX_WAL_BYTES = 32 * 2**20
+MAX_WAL_BYTES = 8 * 2**20
 WAL_SHARE = 32
 """Part of the bound on disk that is left to the write-ahead log. Half full, it goes into the file;
 the other half is for what is committed meanwhile."""
