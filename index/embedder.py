@@ -152,10 +152,11 @@ def load_embedder(model: str, *, threads: int = 1, cache: Path | None = None) ->
     Raises `EmbedderFault` when there is no such model.
     """
     files = read_model_files(model)
-    runtime = load_runtime(files, threads=threads, cache=cache or _default_cache())
+    tokenizer = load_tokenizer(files)
+    runtime = load_runtime(files, tokenizer, threads=threads, cache=cache or _default_cache())
     return ModelEmbedder(
         runtime,
-        window=Window(files, load_tokenizer(files)),
+        window=Window(files, tokenizer),
         identity=_identity(files, runtime),
     )
 

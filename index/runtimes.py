@@ -43,7 +43,7 @@ class OnnxRuntime:
 
     name = f"onnx-int8-{EXPORT_VERSION}"
 
-    def __init__(self, model: Path, *, files: ModelFiles, threads: int) -> None:
+    def __init__(self, model: Path, *, tokenizer: Tokenizer, prefix: str, threads: int) -> None:
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = threads
         options.inter_op_num_threads = 1
@@ -53,8 +53,8 @@ class OnnxRuntime:
         self._session = onnxruntime.InferenceSession(
             model, options, providers=["CPUExecutionProvider"]
         )
-        self._tokenizer = load_tokenizer(files)
-        self._prefix = files.prefix
+        self._tokenizer = tokenizer
+        self._prefix = prefix
         self.dimension = int(self._session.get_outputs()[0].shape[1])
 
     def encode(self, texts: Sequence[str]) -> Vectors:
@@ -97,14 +97,16 @@ def load_tokenizer(files: ModelFiles) -> Tokenizer:
     return tokenizer
 
 
-def load_runtime(files: ModelFiles, *, threads: int, cache: Path) -> Runtime:
+def load_runtime(files: ModelFiles, tokenizer: Tokenizer, *, threads: int, cache: Path) -> Runtime:
     """The export if it is there, can be made and agrees with the original; else torch.
 
     The first export of a model takes some ten seconds, and blocks.
     """
     try:
         kept = _kept_export(files, cache)
-        runtime = OnnxRuntime(kept / MODEL_FILE, files=files, threads=threads)
+        runtime = OnnxRuntime(
+            kept / MODEL_FILE, tokenizer=tokenizer, prefix=files.prefix, threads=threads
+        )
         _check(runtime, np.load(kept / PROBES_FILE))
     except (EmbedderFault, OSError, RuntimeError, ValueError) as fault:
         logger.warning("embedder runs on torch, not on its int8 export: %s", fault)

@@ -18,6 +18,8 @@ class Content(msgspec.Struct, frozen=True):
     sequence: tuple[str, ...]
     concepts: frozenset[str]
     verbs: tuple[str, ...]
+    last: str
+    """The word that stands last, whatever the canonical order."""
 
 
 class Difference(msgspec.Struct, frozen=True, kw_only=True):
@@ -42,9 +44,9 @@ class Difference(msgspec.Struct, frozen=True, kw_only=True):
 
 def read_content(text: Text) -> Content:
     """The content words of a text."""
-    sequence = read_order(text)
+    order = read_order(text)
     verbs = tuple(stem for stem in text.stems if stem in _LIGHT_VERBS)
-    return Content(sequence, frozenset(sequence), verbs)
+    return Content(order.sequence, frozenset(order.sequence), verbs, order.last)
 
 
 def compare_content(a: Content, b: Content) -> Difference:
@@ -62,12 +64,8 @@ def compare_content(a: Content, b: Content) -> Difference:
         num_only_a=len(only_a),
         num_only_b=len(only_b),
         reordered=swapped or _reordered(a, b),
-        last=_last(a) in only_a or _last(b) in only_b,
+        last=a.last in only_a or b.last in only_b,
     )
-
-
-def _last(content: Content) -> str | None:
-    return content.sequence[-1] if content.sequence else None
 
 
 def _reordered(a: Content, b: Content) -> bool:

@@ -7,6 +7,8 @@
 from itertools import pairwise
 from typing import Literal
 
+import msgspec
+
 from index.guards.synonyms import concept
 from index.guards.text import Text
 from index.guards.wordset import wordset
@@ -23,10 +25,12 @@ give gives giving given explain describe cause causes reason reasons someone som
 anyone anybody anything people person persons use used uses using best kind kinds type types sort
 sorts mean means hi hello hey thanks thank um uh yeah s t u
 """)
-_ARTICLES = wordset("a an the")
+_ARTICLES = wordset("a an the my your his her our their some any this these")
 _WAYS = (("way",), ("ways",))
 """`a good way to` do it is how to do it."""
 _JOINTS = wordset("and or vs versus")
+_GENITIVE = wordset("of in for on")
+"""`a project in physics` is a physics project."""
 _LEADING = wordset("in on at for to with from during under within as")
 _QUESTIONS = wordset(
     "what which who whom whose where when why how is are do does did can could should"
@@ -46,11 +50,19 @@ class _Run:
         self.words: list[str] = []
 
 
-def read_order(text: Text) -> tuple[str, ...]:
-    """Concepts of the content words of a text, in canonical order."""
+class Order(msgspec.Struct, frozen=True):
+    """Concepts of the content words: all in canonical order, and the one that stands last."""
+
+    sequence: tuple[str, ...]
+    last: str
+
+
+def read_order(text: Text) -> Order:
+    """The content words of a text."""
     runs = _runs(text)
+    last = runs[-1].words[-1] if runs else ""
     _sort_joined(runs)
-    return tuple(_turn_genitives(runs))
+    return Order(tuple(_turn_genitives(runs)), last)
 
 
 def _runs(text: Text) -> list[_Run]:
@@ -61,7 +73,7 @@ def _runs(text: Text) -> list[_Run]:
             continue
         if word in _JOINTS:
             runs.append(_Run("joint"))
-        elif word == "of":
+        elif word in _GENITIVE:
             runs.append(_Run("of"))
         elif word in _FUNCTION_WORDS:
             runs.append(_Run("break"))

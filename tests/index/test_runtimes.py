@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from index.export import MODEL_FILE, PROBES, PROBES_FILE
-from index.modelfiles import read_model_files
-from index.runtimes import OnnxRuntime, TorchRuntime, load_runtime
+from index.modelfiles import ModelFiles, read_model_files
+from index.runtimes import OnnxRuntime, Runtime, TorchRuntime, load_runtime, load_tokenizer
 
 # What sentence-transformers and torch say of one another is not ours to mend.
 pytestmark = [
@@ -48,6 +48,10 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return directory
 
 
+def load(files: ModelFiles, cache: Path) -> Runtime:
+    return load_runtime(files, load_tokenizer(files), threads=1, cache=cache)
+
+
 @pytest.fixture(scope="module")
 def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("cache")
@@ -55,7 +59,7 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_a_model_is_exported_once_and_agrees_with_the_original(model: Path, cache: Path) -> None:
     files = read_model_files(str(model))
-    runtime = load_runtime(files, threads=1, cache=cache)
+    runtime = load(files, cache)
     assert isinstance(runtime, OnnxRuntime)
     original = TorchRuntime(files).encode(PROBES)
     cosines = np.einsum("pd,pd->p", runtime.encode(PROBES), original)
@@ -64,7 +68,7 @@ def test_a_model_is_exported_once_and_agrees_with_the_original(model: Path, cach
     kept = list((cache / "embedders").iterdir())
     assert [path.name.startswith(files.digest[:32]) for path in kept] == [True]
     before = (kept[0] / MODEL_FILE).stat().st_mtime_ns
-    assert isinstance(load_runtime(files, threads=1, cache=cache), OnnxRuntime)
+    assert isinstance(load(files, cache), OnnxRuntime)
     assert (kept[0] / MODEL_FILE).stat().st_mtime_ns == before
 
 
@@ -72,12 +76,12 @@ def test_an_export_that_disagrees_with_the_original_is_not_used(
     model: Path, cache: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     files = read_model_files(str(model))
-    load_runtime(files, threads=1, cache=cache)
+    load(files, cache)
     (kept,) = (cache / "embedders").iterdir()
     probes = np.load(kept / PROBES_FILE)
     np.save(kept / PROBES_FILE, -probes)
     with caplog.at_level(logging.WARNING):
-        runtime = load_runtime(files, threads=1, cache=cache)
+        runtime = load(files, cache)
     np.save(kept / PROBES_FILE, probes)
     assert isinstance(runtime, TorchRuntime)
     assert "differs from the original" in caplog.text
@@ -89,6 +93,6 @@ def test_a_cache_that_cannot_be_written_falls_back_to_torch(
     blocked = tmp_path / "file"
     blocked.write_text("not a folder")
     with caplog.at_level(logging.WARNING):
-        runtime = load_runtime(read_model_files(str(model)), threads=1, cache=blocked)
+        runtime = load(read_model_files(str(model)), blocked)
     assert isinstance(runtime, TorchRuntime)
     assert "runs on torch" in caplog.text
