@@ -118,7 +118,8 @@ class _LlamaLoader:
             return torch.float32
         if weights == "bf16":
             return torch.bfloat16
-        names = [f"blk.{index}.ffn_down.weight" for index in range(_PROBE_LAYERS)]
+        probed = range(min(_PROBE_LAYERS, self._shape.num_layers))
+        names = [f"blk.{index}.ffn_down.weight" for index in probed]
         return _faster_dtype([self._tensor(name) for name in names])
 
 

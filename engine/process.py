@@ -1,6 +1,7 @@
 """A worker process and the socket to it, from the parent's side."""
 
 import asyncio
+import os
 import socket
 import subprocess
 import sys
@@ -35,10 +36,12 @@ class WorkerProcess:
         with theirs:
             reader, writer = await asyncio.open_unix_connection(sock=ours)
             # A session of its own: Ctrl-C in a terminal is for the parent, whose end ends us all.
+            # Threads that wait by spinning slow a busy machine down by a factor of ten.
             # -P: a folder named `engine` where the user stands is not ours.
             process = subprocess.Popen(  # noqa: ASYNC220  # takes a millisecond
                 [sys.executable, "-P", "-m", "engine.worker"],
                 stdin=theirs.fileno(),
+                env=os.environ | {"OMP_WAIT_POLICY": os.environ.get("OMP_WAIT_POLICY", "passive")},
                 start_new_session=True,
             )
         worker = cls(process, reader, writer)

@@ -39,7 +39,7 @@ from proxy.upstreams.local_answer import (
     usage_of,
 )
 from proxy.upstreams.local_ask import chat_request, completion_request
-from proxy.upstreams.local_request import SamplingBody, decode_chat, decode_completion
+from proxy.upstreams.local_request import decode_chat, decode_completion
 
 _LOAD_S = 600.0
 """A model that takes longer to load is reported; it goes on loading all the same."""
@@ -130,7 +130,7 @@ class LocalUpstream:
                 chat = decode_chat(body)
                 return _Ask(
                     request=chat_request(chat),
-                    form=self._form(ChatForm, chat),
+                    form=self._form(ChatForm),
                     prompt_field="messages",
                     stream=bool(chat.stream),
                 )
@@ -138,7 +138,7 @@ class LocalUpstream:
                 completion = decode_completion(body)
                 return _Ask(
                     request=completion_request(completion),
-                    form=self._form(CompletionForm, completion),
+                    form=self._form(CompletionForm),
                     prompt_field="prompt",
                     stream=bool(completion.stream),
                 )
@@ -147,13 +147,8 @@ class LocalUpstream:
                     404, f"The bundled engine does not serve {method} {path}.", code="unknown_url"
                 )
 
-    def _form(self, kind: type[ChatForm] | type[CompletionForm], body: SamplingBody) -> AnswerForm:
-        return kind(
-            # As asked of every upstream: those who did not ask for usage are spared it later.
-            model=self._model_id,
-            created=int(time.time()),
-            include_usage=body.stream is True,
-        )
+    def _form(self, kind: type[ChatForm] | type[CompletionForm]) -> AnswerForm:
+        return kind(model=self._model_id, created=int(time.time()))
 
     async def _admitted(self, ask: _Ask) -> Generation:
         """Waits for the model. Raises UpstreamUnreachable."""

@@ -61,7 +61,8 @@ class AnswerForm(Protocol):
     def end(self, index: int, finish_reason: str) -> Json: ...
 
     def usage(self, usage: Json) -> Json:
-        """The chunk without choices that ends a stream whose client asked for it."""
+        """The chunk without choices that ends every stream, as if `include_usage` were asked of
+        it; the proxy takes it out for clients that did not. Before it, usage is null."""
         ...
 
     def whole(self, choices: Sequence[Choice], usage: Json) -> Json:
@@ -72,10 +73,8 @@ class AnswerForm(Protocol):
 class ChatForm:
     """`chat.completion` and its chunks."""
 
-    def __init__(self, *, model: str, created: int, include_usage: bool) -> None:
+    def __init__(self, *, model: str, created: int) -> None:
         self._head = {"id": f"chatcmpl-{uuid.uuid4().hex}", "created": created, "model": model}
-        # OpenAI: with include_usage, every other chunk has a null usage.
-        self._tail: Json = {"usage": None} if include_usage else {}
 
     def begin(self, index: int) -> list[Json]:
         return [self._chunk(index, {"role": "assistant", "content": ""}, None, None)]
@@ -114,30 +113,30 @@ class ChatForm:
             "logprobs": _chat_logprobs(logprobs),
             "finish_reason": finish_reason,
         }
-        chunk = {**self._head, "object": "chat.completion.chunk", "choices": [choice]}
-        return chunk | self._tail
+        head = {**self._head, "object": "chat.completion.chunk"}
+        return head | {"choices": [choice], "usage": None}
 
 
 class CompletionForm:
     """`text_completion`, streamed under the same name."""
 
-    def __init__(self, *, model: str, created: int, include_usage: bool) -> None:
+    def __init__(self, *, model: str, created: int) -> None:
         self._head = {
             "id": f"cmpl-{uuid.uuid4().hex}",
             "object": "text_completion",
             "created": created,
             "model": model,
         }
-        self._tail: Json = {"usage": None} if include_usage else {}
 
     def begin(self, index: int) -> list[Json]:
         return []
 
     def piece(self, index: int, text: str, logprobs: Sequence[TokenDetail] | None) -> Json:
-        return self._head | {"choices": [_completion(index, text, None)]} | self._tail
+        return self._head | {"choices": [_completion(index, text, None)], "usage": None}
 
     def end(self, index: int, finish_reason: str) -> Json:
-        return self._head | {"choices": [_completion(index, "", finish_reason)]} | self._tail
+        choice = _completion(index, "", finish_reason)
+        return self._head | {"choices": [choice], "usage": None}
 
     def usage(self, usage: Json) -> Json:
         return {**self._head, "choices": [], "usage": usage}

@@ -61,10 +61,6 @@ class SamplingBody(msgspec.Struct, frozen=True, kw_only=True):
             return ()
         return (self.stop,) if isinstance(self.stop, str) else tuple(self.stop)
 
-    @property
-    def include_usage(self) -> bool:
-        return bool(self.stream_options and self.stream_options.include_usage)
-
 
 class ChatBody(SamplingBody, frozen=True, kw_only=True):
     """`POST /chat/completions`."""

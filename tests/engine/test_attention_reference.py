@@ -1,0 +1,120 @@
+"""Against attention written token by token in float64, over geometries and lengths."""
+
+import math
+
+import pytest
+import torch
+
+from engine.attention.reference import attend
+from engine.batch import Chunk, build_batch
+from engine.pages import PageLayout
+from engine.pool import LayerPages, PagePool
+
+GEOMETRIES = [(9, 3, 64), (14, 2, 64), (32, 8, 128), (4, 1, 256), (8, 8, 80), (6, 2, 96)]
+
+
+def _naive(
+    queries: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, first: int
+) -> torch.Tensor:
+    """`queries` of positions from `first` on; keys and values [num_kv, num_kv_heads, head_dim]."""
+    group = queries.shape[1] // keys.shape[1]
+    result = torch.empty_like(queries, dtype=torch.float64)
+    for at, token in enumerate(queries.double()):
+        for head, query in enumerate(token):
+            past = slice(0, first + at + 1)
+            scores = keys[past, head // group].double() @ query / math.sqrt(len(query))
+            result[at, head] = scores.softmax(0) @ values[past, head // group].double()
+    return result
+
+
+class _Case:
+    """Sequences with pages in random places; all unused bytes are poison."""
+
+    def __init__(self, geometry: tuple[int, int, int], dtype: str, poison: int = 0x7F) -> None:
+        self.heads, self.kv_heads, self.head_dim = geometry
+        self.layout = PageLayout(
+            dtype=dtype, page_tokens=32, num_layers=1,
+            num_kv_heads=self.kv_heads, head_dim=self.head_dim,
+        )  # fmt: skip
+        self.pool = PagePool(self.layout, 40)
+        self.pool.storage.fill_(poison)
+        self.free = torch.randperm(40).tolist()
+        self.chunks: list[Chunk] = []
+        self.queries: list[torch.Tensor] = []
+        self.past: list[tuple[torch.Tensor, torch.Tensor]] = []
+
+    @property
+    def layer(self) -> LayerPages:
+        return self.pool.layers[0]
+
+    def add(self, num_kv: int, num_queries: int) -> None:
+        pages = [self.free.pop() for _ in range(self.layout.num_pages(num_kv))]
+        keys = torch.randn(num_kv, self.kv_heads, self.head_dim)
+        values = torch.randn(num_kv, self.kv_heads, self.head_dim)
+        slots = torch.tensor([pages[i // 32] * 32 + i % 32 for i in range(num_kv)])
+        self.layer.write(self.layer.turn(keys), values, slots)
+        self.chunks.append(
+            Chunk(
+                token_ids=[0] * num_queries, first=num_kv - num_queries, pages=pages, samples=True
+            )
+        )
+        self.queries.append(torch.randn(num_queries, self.heads, self.head_dim))
+        self.past.append((keys, values))
+
+    def check(self, tolerance: float) -> None:
+        spans = build_batch(self.chunks, page_tokens=32).spans
+        result = attend(self.layer.turn(torch.cat(self.queries)), self.layer, spans)
+        expected = torch.cat(
+            [
+                _naive(queries, *past, chunk.first)
+                for queries, past, chunk in zip(self.queries, self.past, self.chunks, strict=True)
+            ]
+        )
+        assert (result - expected).abs().max() < tolerance
+
+
+@pytest.mark.parametrize("geometry", GEOMETRIES)
+@pytest.mark.parametrize(("dtype", "tolerance"), [("fp32", 1e-5), ("int8", 0.05)])
+def test_all_heads_of_a_mixed_batch_attend_to_their_own_past(
+    geometry: tuple[int, int, int], dtype: str, tolerance: float
+) -> None:
+    torch.manual_seed(1)
+    case = _Case(geometry, dtype)
+    for num_kv, num_queries in ((70, 1), (40, 40), (1, 1), (65, 3), (33, 1)):
+        case.add(num_kv, num_queries)
+    case.check(tolerance)
+
+
+@pytest.mark.parametrize("dtype", ["fp32", "int8"])
+@pytest.mark.parametrize("poison", [0x7F, 0xFF])  # 0xFFFF and 0x7FFF are NaN in fp16 and fp32
+def test_every_residue_of_the_page_size_is_right_whatever_unused_places_hold(
+    dtype: str, poison: int
+) -> None:
+    torch.manual_seed(2)
+    for num_kv in range(1, 66):
+        case = _Case((4, 2, 16), dtype, poison)
+        case.add(num_kv, 1)
+        case.add(num_kv, min(num_kv, 5))
+        case.check(1e-5 if dtype == "fp32" else 0.05)
+
+
+def test_an_offset_that_all_keys_share_costs_nothing_once_it_is_the_centre() -> None:
+    """Softmax ignores it; so must what INT8 makes of the keys."""
+    torch.manual_seed(5)
+    layout = PageLayout(dtype="int8", page_tokens=32, num_layers=1, num_kv_heads=2, head_dim=64)
+    loud = torch.zeros(2, 64)
+    loud[:, 7], loud[:, 40] = 60.0, -35.0
+    keys, values = torch.randn(200, 2, 64), torch.randn(200, 2, 64)
+    queries = torch.randn(200, 4, 64)
+    chunk = Chunk(token_ids=[0] * 200, first=0, pages=range(7), samples=True)
+    spans = build_batch([chunk], page_tokens=32).spans
+    exact = _naive(queries, keys, values, 0)
+
+    def error(offset: torch.Tensor, centre: torch.Tensor) -> float:
+        layer = PagePool(layout, 7, key_centres=centre[None]).layers[0]
+        layer.write(layer.turn(keys + offset), values, torch.arange(200))
+        return (attend(layer.turn(queries), layer, spans) - exact).square().mean().item()
+
+    none = torch.zeros(2, 64)
+    assert error(loud, loud) < 1.5 * error(none, none)
+    assert error(loud, none) > 5 * error(none, none), "the case is no case without the centre"

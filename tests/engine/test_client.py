@@ -1,0 +1,207 @@
+"""The worker as a process of its own, on the tiny model: only what crosses the border."""
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+from enginekit import Tiny
+
+from engine.client import EngineClient
+from engine.config import EngineConfig
+from engine.errors import EngineDied, EngineDown, ModelUnusable, RequestRefused
+from engine.generation import Generation
+from engine.protocol import Delta, Finished, Message, Request
+from engine.sampling import Sampling
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+DEADLINE_S = 120.0
+LONG = Sampling(temperature=0, max_tokens=400, logit_bias={258: -100.0})
+
+
+def _config(tiny_files: Tiny, **fields: object) -> EngineConfig:
+    return EngineConfig(model=str(tiny_files.path), weights="fp32", threads=1, **fields)
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def client(tiny_files: Tiny) -> AsyncIterator[EngineClient]:
+    client = EngineClient(_config(tiny_files))
+    await client.start()
+    await client.ready(timeout_s=DEADLINE_S)
+    yield client
+    await client.close()
+
+
+async def _text(generation: Generation) -> str:
+    async with asyncio.timeout(DEADLINE_S):
+        await generation.started()
+        return "".join([event.text async for event in generation if isinstance(event, Delta)])
+
+
+async def _idle(client: EngineClient) -> None:
+    """Returns when nothing runs and no page is held; the worker answers between two steps."""
+    async with asyncio.timeout(DEADLINE_S):
+        while True:
+            now = await client.inspect()
+            if not now.running and not now.waiting:
+                assert now.free_pages == now.num_pages
+                return
+
+
+async def test_an_answer_comes_in_order_and_ends(client: EngineClient) -> None:
+    request = Request(prompt="abc", sampling=Sampling(temperature=0, max_tokens=5))
+    async with client.generate(request) as generation:
+        started = await generation.started()
+        events = [event async for event in generation]
+    assert started.prompt_tokens == 3
+    assert isinstance(events[-1], Finished)
+    assert all(isinstance(event, Delta) for event in events[:-1])
+    assert client.state() == "ready"
+
+
+async def test_requests_run_together_and_answer_as_they_do_alone(client: EngineClient) -> None:
+    sampling = Sampling(temperature=0, max_tokens=40)
+    requests = [
+        Request(messages=(Message(role="user", content=text * 5),), sampling=sampling)
+        for text in ("red", "green", "blue", "Gelb", "rosa", "灰")
+    ]
+    alone = [await _text(client.generate(request)) for request in requests]
+    together = await asyncio.gather(*(_text(client.generate(request)) for request in requests))
+    assert together == alone
+
+
+async def test_a_request_that_is_refused_says_why(client: EngineClient) -> None:
+    generation = client.generate(Request(prompt="x" * 600))
+    with pytest.raises(RequestRefused) as caught:
+        await generation.started()
+    assert caught.value.code == "context_length_exceeded"
+
+
+async def test_closing_an_answer_frees_its_pages(client: EngineClient) -> None:
+    generation = client.generate(Request(prompt="abc", sampling=LONG, num_choices=4))
+    await generation.started()
+    await anext(generation)
+    assert (await client.inspect()).running == 4
+    await generation.aclose()
+    # Frames are obeyed in order, so the abort comes before this look.
+    now = await client.inspect()
+    assert now.running == 0
+    assert now.free_pages == now.num_pages
+    with pytest.raises(StopAsyncIteration):
+        await anext(generation)
+
+
+async def test_cancelling_the_reader_frees_the_pages(client: EngineClient) -> None:
+    reading = asyncio.create_task(_read(client.generate(Request(prompt="abc", sampling=LONG))))
+    while not (await client.inspect()).running:
+        pass
+    reading.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await reading
+    await _idle(client)
+
+
+async def _read(generation: Generation) -> None:
+    async with generation:
+        await generation.started()
+        async for _ in generation:
+            pass
+
+
+async def test_a_killed_worker_fails_what_was_in_flight_and_comes_back(
+    client: EngineClient,
+) -> None:
+    before = await _text(client.generate(Request(prompt="abc", sampling=LONG)))
+    generation = client.generate(Request(prompt="abc", sampling=LONG))
+    await generation.started()
+    assert client.worker_pid is not None
+    os.kill(client.worker_pid, signal.SIGKILL)
+    with pytest.raises(EngineDied):
+        async for _ in generation:
+            pass
+    assert client.state() != "ready"
+    with pytest.raises(EngineDown):
+        client.generate(Request(prompt="abc"))
+    await client.ready(timeout_s=DEADLINE_S)
+    assert await _text(client.generate(Request(prompt="abc", sampling=LONG))) == before
+
+
+async def test_a_model_that_cannot_be_used_is_said_and_not_tried_again(tmp_path: Path) -> None:
+    path = tmp_path / "broken.gguf"
+    path.write_bytes(b"nonsense" * 64)
+    client = EngineClient(EngineConfig(model=str(path)))
+    await client.start()
+    with pytest.raises(ModelUnusable, match="not a readable GGUF"):
+        await client.ready(timeout_s=DEADLINE_S)
+    assert "not a readable GGUF" in client.state()
+    await client.close()
+
+
+async def test_a_client_that_is_closed_takes_its_worker_along(tiny_files: Tiny) -> None:
+    progress: list[float] = []
+    client = EngineClient(_config(tiny_files), on_progress=progress.append)
+    with pytest.raises(EngineDown):
+        await client.ready(timeout_s=1)
+    await client.start()
+    assert client.state() == "loading"
+    await client.ready(timeout_s=DEADLINE_S)
+    assert progress == sorted(progress)
+    assert progress[-1] == 1.0
+    pid = client.worker_pid
+    assert pid is not None
+    await client.close()
+    await client.close()
+    with pytest.raises(ProcessLookupError):
+        os.kill(pid, 0)
+    assert client.state() == "closed"
+    with pytest.raises(EngineDown):
+        await client.ready(timeout_s=1)
+
+
+async def test_a_worker_whose_parent_dies_ends_too(tiny_files: Tiny) -> None:
+    """The parent is killed, so that nothing of it can tidy up."""
+    script = (
+        "import asyncio, os, sys\n"
+        "from engine.client import EngineClient\n"
+        "from engine.config import EngineConfig\n"
+        "async def main():\n"
+        "    client = EngineClient(EngineConfig(model=sys.argv[1], threads=1))\n"
+        "    await client.start()\n"
+        f"    await client.ready(timeout_s={DEADLINE_S})\n"
+        "    print(client.worker_pid, flush=True)\n"
+        "    await asyncio.sleep(1000)\n"
+        "asyncio.run(main())\n"
+    )
+    parent = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", script, str(tiny_files.path), stdout=subprocess.PIPE
+    )
+    assert parent.stdout is not None
+    async with asyncio.timeout(DEADLINE_S):
+        worker_pid = int(await parent.stdout.readline())
+        parent.kill()
+        await parent.wait()
+        while Path(f"/proc/{worker_pid}").exists() and not _is_zombie(worker_pid):
+            await asyncio.sleep(0.01)
+
+
+def _is_zombie(pid: int) -> bool:
+    """Dead, and not yet collected by whoever inherited it."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] == "Z"
+    except FileNotFoundError:
+        return True
+
+
+async def test_the_client_imports_nothing_heavy() -> None:
+    script = (
+        "import sys, engine.client; "
+        "print(sorted({'torch', 'numpy', 'tokenizers', 'gguf', 'jinja2'} & set(sys.modules)))"
+    )
+    seen = subprocess.run([sys.executable, "-c", script], capture_output=True, check=True)
+    assert seen.stdout.strip() == b"[]"

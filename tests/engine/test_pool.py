@@ -1,0 +1,57 @@
+import pytest
+import torch
+
+from engine.pages import PageLayout
+from engine.pool import PagePool
+from engine.quant import quantise
+
+
+def _layout(dtype: str, page_tokens: int = 32) -> PageLayout:
+    return PageLayout(
+        dtype=dtype, page_tokens=page_tokens, num_layers=3, num_kv_heads=2, head_dim=16
+    )
+
+
+@pytest.mark.parametrize("dtype", ["int8", "bf16", "fp32"])
+def test_all_that_a_layer_writes_lies_inside_its_part_of_the_page(dtype: str) -> None:
+    layout = _layout(dtype)
+    pool = PagePool(layout, 4)
+    pool.storage.zero_()
+    ones = torch.ones(32, 2, 16)
+    pool.layers[1].write(ones, ones, torch.arange(32) + 2 * 32)
+    touched = pool.storage.nonzero()
+    assert touched[:, 0].unique().tolist() == [2]
+    first, last = touched[:, 1].min().item(), touched[:, 1].max().item()
+    assert layout.keys_at(1) <= first
+    assert last < layout.keys_at(2)
+
+
+def test_a_copied_page_holds_the_same_keys_and_values() -> None:
+    pool = PagePool(_layout("int8"), 4)
+    keys, values = torch.randn(32, 2, 16), torch.randn(32, 2, 16)
+    pool.layers[2].write(keys, values, torch.arange(32) + 32)
+    pool.storage[3] = pool.storage[1]
+    assert torch.equal(pool.layers[2].keys[3], quantise(keys).codes.transpose(0, 1))
+    assert torch.equal(pool.layers[2].value_scales[3], quantise(values).scales.T)
+
+
+def test_the_centre_is_taken_off_keys_and_not_off_values() -> None:
+    centres = torch.randn(3, 2, 16) * 10
+    pool = PagePool(_layout("int8"), 1, key_centres=centres)
+    layer = pool.layers[0]
+    keys = centres[0].expand(5, 2, 16)
+    layer.write(layer.turn(keys), keys, torch.arange(5))
+    read = layer.keys[0, :, :5] * layer.key_scales[0, :, :5, None].float()
+    assert read.abs().max() < 1e-3
+    read = layer.values[0, :, :5] * layer.value_scales[0, :, :5, None].float()
+    assert torch.allclose(read.transpose(0, 1), keys, atol=0.3)
+
+
+def test_float_pages_hold_vectors_as_they_come() -> None:
+    pool = PagePool(_layout("fp32", page_tokens=16), 3)
+    keys, values = torch.randn(20, 2, 16), torch.randn(20, 2, 16)
+    layer = pool.layers[1]
+    assert layer.turn(keys) is keys
+    layer.write(keys, values, torch.arange(20) + 16)
+    assert torch.equal(layer.keys[1:].transpose(1, 2).reshape(32, 2, 16)[:20], keys)
+    assert torch.equal(layer.values[1:].transpose(1, 2).reshape(32, 2, 16)[:20], values)
