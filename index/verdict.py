@@ -59,7 +59,7 @@ BALANCED = Thresholds(
     added=0.89,
     narrowed=0.92,
     decided=1.0,
-    exchanged=0.91,
+    exchanged=0.90,
     per_word=0.01,
     slip=0.60,
 )

@@ -29,7 +29,7 @@ _ARTICLES = wordset("a an the my your his her our their some any this these")
 _WAYS = (("way",), ("ways",))
 """`a good way to` do it is how to do it."""
 _JOINTS = wordset("and or vs versus")
-_GENITIVE = wordset("of in for on")
+_GENITIVE = wordset("of in for on about")
 """`a project in physics` is a physics project."""
 _LEADING = wordset("in on at for to with from during under within as")
 _QUESTIONS = wordset(
