@@ -5,12 +5,15 @@ from index.guards.text import Text
 from index.guards.wordset import wordset
 
 _BE = wordset("is are am was were be been being get gets got")
-_PARTICIPLES = wordset(
-    "made done given taken written known seen shown beaten bitten driven eaten chosen broken caught"
-    " bought built brought found held hit hurt kept led left lost met paid put read said sold sent"
-    " shot spoken stolen taught told thought thrown understood won worn run born drawn"
-    " forgiven"
-)
+_PARTICIPLES = wordset("""
+beaten become begun bent bet bitten blown born bought bound bred broken brought built burnt burst
+caught chosen cost cut dealt done drawn driven drunk dug eaten fed felt fought forbidden forgiven
+forgotten found freed frozen given ground grown heard held hidden hit hung hurt kept known laid led
+left lent let lost made meant met mistaken outdone overcome overheard overthrown overtaken paid put
+raised read ridden rung run said sat seen sent set sewn shaken shed shown shot shut slain sold
+sought spent spoken spread spun stolen struck stuck stung sung sunk sworn swept swum taken taught told torn
+thought thrown understood undone upset won withdrawn worn wound woven written
+""")
 
 
 def _read(text: Text) -> bool:
@@ -21,7 +24,7 @@ def _read(text: Text) -> bool:
     for word in words:
         if word in _BE:
             be, participle = True, False
-        elif be and (word in _PARTICIPLES or (word.endswith("ed") and len(word) > 4)):
+        elif be and (word in _PARTICIPLES or (word.endswith("ed") and len(word) > 3)):
             participle = True
         elif participle and word == "by":
             return True

@@ -70,6 +70,7 @@ REFUSED = {
     "roles": [
         ("did the cat chase the fox", "was the cat chased by the fox"),
         ("who was taught by Plato", "who taught Plato"),
+        ("is the tool used by the smith", "does the tool use the smith"),
     ],
     "code": [
         ("sort a list in C++", "sort a list in C#"),
