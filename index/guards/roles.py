@@ -8,11 +8,11 @@ _BE = wordset("is are am was were be been being get gets got")
 _PARTICIPLES = wordset("""
 beaten become begun bent bet bitten blown born bought bound bred broken brought built burnt burst
 caught chosen cost cut dealt done drawn driven drunk dug eaten fed felt fought forbidden forgiven
-forgotten found freed frozen given ground grown heard held hidden hit hung hurt kept known laid led
-left lent let lost made meant met mistaken outdone overcome overheard overthrown overtaken paid put
-raised read ridden rung run said sat seen sent set sewn shaken shed shown shot shut slain sold
-sought spent spoken spread spun stolen struck stuck stung sung sunk sworn swept swum taken taught told torn
-thought thrown understood undone upset won withdrawn worn wound woven written
+forgotten found freed frozen given ground grown heard held hidden hit hung hurt kept known laid
+led left lent let lost made meant met mistaken outdone overcome overheard overthrown overtaken
+paid put raised read ridden rung run said sat seen sent set sewn shaken shed shown shot shut slain
+sold sought spent spoken spread spun stolen struck stuck stung sung sunk sworn swept swum taken
+taught told torn thought thrown understood undone upset won withdrawn worn wound woven written
 """)
 
 

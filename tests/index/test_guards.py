@@ -58,6 +58,7 @@ REFUSED = {
     ],
     "modality": [
         ("can I wash silk", "should I wash silk"),
+        ("can I iron it when damp", "should I iron it when damp"),
         ("do I have to sign", "do I sign"),
         ("why don't we walk", "why can't we walk"),
     ],

@@ -20,6 +20,8 @@ from index.guards.text import read_text
         ("不要茶", "不 要 茶"),
         ("the US and us", "the usa and us"),
         ("mp3", "mp 3"),
+        ("Hello, can you tell me how it works?", "how it works"),
+        ("please please", ""),
     ],
 )
 def test_a_text_is_split_into_plain_words(text: str, words: str) -> None:
