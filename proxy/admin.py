@@ -14,10 +14,11 @@ from index import tags as tag_grammar
 from index.entry import Entry
 from index.errors import InvalidTag, StoreFault
 from index.store import Filter, Purge, Store
-from proxy.errors import ClientError, error_body
+from proxy.errors import ClientError, ErrorDetail, error_body
 from proxy.gate import Gate
 from proxy.health import Health, healthz, readyz
 from proxy.metrics import Metrics
+from proxy.reload import ReloadReport
 from proxy.settings import config as written
 from proxy.settings.file import dump
 
@@ -30,12 +31,14 @@ _MAX_PAGE = 1000
 class Office(msgspec.Struct, frozen=True, kw_only=True):
     """What the handlers work with."""
 
-    config: written.Config
+    config: Callable[[], written.Config]
+    """The one in force."""
     store: Store
     health: Health
     metrics: Metrics
     clock: Callable[[], float]
     stats: Callable[[], Awaitable[dict[str, Any]]]
+    reload: Callable[[], Awaitable[ReloadReport]]
 
 
 class PurgeBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -148,7 +151,28 @@ async def purge(office: NamedDependency[Office], request: Request[Any, Any, Any]
 @get("/config")
 async def config(office: NamedDependency[Office]) -> Response[bytes]:
     """The config as it is in force, secrets masked."""
-    return Response(dump(office.config), media_type="application/json")
+    return Response(dump(office.config()), media_type="application/json")
+
+
+@post("/reload", status_code=200)
+async def reload(office: NamedDependency[Office]) -> Response[bytes]:
+    """Read the config file again. 200: it is in force in every process as this returns; 400: the
+    one before it still is, and `problems` has every mistake with its line."""
+    report = await office.reload()
+    answer = msgspec.to_builtins(report)
+    if not report.ok:
+        detail = ErrorDetail(
+            message="\n".join(report.problems),
+            type="invalid_request_error",
+            param=None,
+            code="invalid_config",
+        )
+        answer["error"] = msgspec.to_builtins(detail)
+    return Response(
+        msgspec.json.encode(answer),
+        status_code=200 if report.ok else 400,
+        media_type="application/json",
+    )
 
 
 @get("/metrics")
@@ -157,18 +181,18 @@ async def metrics(office: NamedDependency[Office]) -> Response[bytes]:
     return Response(office.metrics.exposition(), media_type="text/plain; version=0.0.4")
 
 
-def admin_app(office: Office, gate: Gate) -> Litestar:
-    """The admin port's application."""
+def admin_app(office: Office, gate: Callable[[], Gate]) -> Litestar:
+    """The admin port's application. `gate`: that of the config in force."""
 
     async def check(request: Request[Any, Any, Any]) -> Response[bytes] | None:
         try:
-            gate.check(request.url.path, request.headers)
+            gate().check(request.url.path, request.headers)
         except ClientError as error:
             return _refuse(request, error)
         return None
 
     return Litestar(
-        [stats, entries, entry, forget, purge, config, metrics, healthz, readyz],
+        [stats, entries, entry, forget, purge, config, reload, metrics, healthz, readyz],
         before_request=check,
         dependencies={
             "office": Provide(lambda: office, sync_to_thread=False),

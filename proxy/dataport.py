@@ -19,9 +19,7 @@ from proxy.client import Client
 from proxy.errors import ClientError, ClientLeft, UpstreamBroken, UpstreamError
 from proxy.metrics import Metrics
 from proxy.outcome import Bypass, entry_of, headers_of, reasons_of, word
-from proxy.passthrough import Passthrough
-from proxy.pipeline import Answer, Pipeline
-from proxy.receiving import Receiver
+from proxy.pipeline import Answer
 from proxy.reply import (
     JSON,
     Reply,
@@ -32,20 +30,12 @@ from proxy.reply import (
 )
 from proxy.request.wire import surface_of
 from proxy.routing import Router
+from proxy.site import Site
 
 log = logging.getLogger("rejoinder.data")
 
 _REQUEST_ID = re.compile(rb"[\w.:-]{1,128}")
 _REFUSED = Bypass(reasons=("refused",))
-
-
-class Site(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything that one config makes; requests in flight keep the one they began with."""
-
-    receiver: Receiver
-    router: Router
-    pipeline: Pipeline
-    passthrough: Passthrough
 
 
 class DataPort:
@@ -57,6 +47,11 @@ class DataPort:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request; whatever happens, in OpenAI's shape."""
+        site = self.site
+        with site.guests:
+            await self._respond(site, scope, receive, send)
+
+    async def _respond(self, site: Site, scope: Scope, receive: Receive, send: Send) -> None:
         started = time.perf_counter()
         path = _below_v1(scope["raw_path"].decode("latin-1"))
         surface = surface_of(path) if scope["method"] == "POST" else None
@@ -64,10 +59,10 @@ class DataPort:
         client = Client(receive)
         try:
             if surface is None:
-                reply = await self._other(path, scope, client, request_id)
+                reply = await _other(site, path, scope, client, request_id)
                 headers = reply.headers
             else:
-                answer = await self._answer(surface, path, scope, client, request_id)
+                answer = await _answer(site, surface, path, scope, client, request_id)
                 self._count(surface, answer, time.perf_counter() - started)
                 reply = answer.reply
                 headers = reply.headers + headers_of(answer.outcome)
@@ -81,41 +76,6 @@ class DataPort:
         finally:
             client.close()
 
-    async def _answer(
-        self, surface: Surface, path: str, scope: Scope, client: Client, request_id: str
-    ) -> Answer:
-        site = self.site
-        try:
-            call = await site.receiver.call(
-                surface, path, scope, client.receive, request_id=request_id
-            )
-            return await site.pipeline.answer(call, client)
-        except ClientError as error:
-            return Answer(reply=of_client_error(error), outcome=_REFUSED)
-        except ClientLeft:
-            raise
-        except Exception:
-            log.exception("%s failed", request_id)
-            return Answer(reply=of_fault(request_id), outcome=_REFUSED)
-
-    async def _other(self, path: str, scope: Scope, client: Client, request_id: str) -> Reply:
-        """What is not cached: the list of models, and everything that is only passed through."""
-        site = self.site
-        try:
-            identity = site.receiver.admit(tuple(scope["headers"]))
-            if scope["method"] in ("GET", "HEAD") and path.startswith("/models"):
-                return _models(site.router, path, tenant=identity.caller.tenant)
-            return await site.passthrough.answer(path, scope, client, identity, request_id)
-        except ClientError as error:
-            return of_client_error(error)
-        except UpstreamError as error:
-            return of_upstream_error(error)
-        except ClientLeft:
-            raise
-        except Exception:
-            log.exception("%s failed", request_id)
-            return of_fault(request_id)
-
     def _count(self, surface: Surface, answer: Answer, elapsed_s: float) -> None:
         metrics, outcome = self._metrics, answer.outcome
         name = word(outcome)
@@ -127,6 +87,39 @@ class DataPort:
         if entry is not None:
             metrics.tokens_saved.labels(entry.model, "input").inc(entry.input_tokens)
             metrics.tokens_saved.labels(entry.model, "output").inc(entry.output_tokens)
+
+
+async def _answer(
+    site: Site, surface: Surface, path: str, scope: Scope, client: Client, request_id: str
+) -> Answer:
+    try:
+        call = await site.receiver.call(surface, path, scope, client.receive, request_id=request_id)
+        return await site.pipeline.answer(call, client)
+    except ClientError as error:
+        return Answer(reply=of_client_error(error), outcome=_REFUSED)
+    except ClientLeft:
+        raise
+    except Exception:
+        log.exception("%s failed", request_id)
+        return Answer(reply=of_fault(request_id), outcome=_REFUSED)
+
+
+async def _other(site: Site, path: str, scope: Scope, client: Client, request_id: str) -> Reply:
+    """What is not cached: the list of models, and everything that is only passed through."""
+    try:
+        identity = site.receiver.admit(tuple(scope["headers"]))
+        if scope["method"] in ("GET", "HEAD") and path.startswith("/models"):
+            return _models(site.router, path, tenant=identity.caller.tenant)
+        return await site.passthrough.answer(path, scope, client, identity, request_id)
+    except ClientError as error:
+        return of_client_error(error)
+    except UpstreamError as error:
+        return of_upstream_error(error)
+    except ClientLeft:
+        raise
+    except Exception:
+        log.exception("%s failed", request_id)
+        return of_fault(request_id)
 
 
 async def _send(reply: Reply, headers: Headers, send: Send) -> None:

@@ -6,6 +6,7 @@ RejoinderError
 ├── ClientLeft           the client hung up; nobody is left to be answered
 └── UpstreamError        no usable answer came from an upstream
     ├── UpstreamUnreachable    no connection: nothing was sent, so another try is safe
+    ├── UpstreamStopped        this proxy is shutting down; another one may do better
     ├── UpstreamTimeout        a phase took too long: connect, first_byte, idle or total
     └── UpstreamBroken         the connection failed in the middle, or the stream ended too early
 """
@@ -61,6 +62,10 @@ class UpstreamError(RejoinderError):
 
 class UpstreamUnreachable(UpstreamError):
     """Refused, unresolved, TLS failed, or the engine is not running."""
+
+
+class UpstreamStopped(UpstreamError):
+    """Broken off because this proxy is shutting down."""
 
 
 class UpstreamTimeout(UpstreamError):

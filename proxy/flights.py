@@ -202,6 +202,18 @@ class Flights:
     def __len__(self) -> int:
         return len(self._tasks)
 
+    async def settle(self) -> None:
+        """Returns when those that are in flight now have ended."""
+        if self._tasks:
+            await asyncio.wait(self._tasks)
+
+    def abandon(self, error: UpstreamError) -> None:
+        """End all at once: listeners get the error, upstream requests are cancelled."""
+        for flight in self._flights:
+            flight.end(Ending(error=error))
+        for task in self._tasks:
+            task.cancel()
+
     async def close(self, *, grace_s: float) -> None:
         """Wait for what is in flight, then cancel the rest."""
         if self._tasks:

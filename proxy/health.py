@@ -1,11 +1,12 @@
 """Whether the proxy can answer, part by part; asked on both ports."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from litestar import Response, get
 from litestar.di import NamedDependency
 
+from proxy.reload import ReloadReport
 from proxy.upstreams.base import Upstream
 
 
@@ -15,8 +16,10 @@ class Health:
     An upstream that is down does not make it unready: that is when stored answers are worth most.
     """
 
-    def __init__(self, upstreams: Sequence[Upstream]) -> None:
+    def __init__(self, upstreams: Callable[[], Iterable[Upstream]]) -> None:
+        """`upstreams`: those of the config in force."""
         self._upstreams = upstreams
+        self.reloaded: Callable[[], ReloadReport | None] = _never
         self.embedder = "none"
         self.loaded = False
         self.draining = False
@@ -27,7 +30,8 @@ class Health:
             "ready": self.loaded and not self.draining,
             "draining": self.draining,
             "embedder": self.embedder,
-            "upstreams": {one.name: await one.state() for one in self._upstreams},
+            "upstreams": {one.name: await one.state() for one in self._upstreams()},
+            "reload": self.reloaded(),
         }
 
 
@@ -42,3 +46,7 @@ async def readyz(health: NamedDependency[Health]) -> Response[dict[str, Any]]:
     """200 once everything has been loaded, 503 before and while draining."""
     report = await health.report()
     return Response(report, status_code=200 if report["ready"] else 503)
+
+
+def _never() -> None:
+    """The config was not reloaded yet."""

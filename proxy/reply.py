@@ -8,6 +8,7 @@ from proxy.call import Headers
 from proxy.errors import (
     ClientError,
     UpstreamError,
+    UpstreamStopped,
     UpstreamTimeout,
     UpstreamUnreachable,
     error_body,
@@ -42,10 +43,12 @@ def of_client_error(error: ClientError) -> Reply:
 
 
 def of_upstream_error(error: UpstreamError) -> Reply:
-    """No answer to be had. Our own tries are spent, so SDKs are told not to try again."""
+    """No answer to be had. Our own tries are spent, so SDKs are told not to try again; where this
+    proxy is ending, another one may do better."""
     status, code = _status_of(error)
     body = error_body(str(error), kind="upstream_error", code=code)
-    return Reply(status=status, headers=(JSON, (b"x-should-retry", b"false")), body=body)
+    again = b"true" if isinstance(error, UpstreamStopped) else b"false"
+    return Reply(status=status, headers=(JSON, (b"x-should-retry", again)), body=body)
 
 
 def of_fault(request_id: str) -> Reply:
@@ -63,6 +66,8 @@ def error_event(error: UpstreamError) -> bytes:
 def _status_of(error: UpstreamError) -> tuple[int, str]:
     if isinstance(error, UpstreamTimeout):
         return 504, "upstream_timeout"
+    if isinstance(error, UpstreamStopped):
+        return 503, "shutting_down"
     if isinstance(error, UpstreamUnreachable):
         return 503, "upstream_unreachable"
     return 502, "upstream_broken"

@@ -1,20 +1,25 @@
-"""Listening: sockets, uvicorn, signals."""
+"""Listening: sockets, TLS, uvicorn, signals."""
 
 import asyncio
 import contextlib
 import logging
 import signal
 import socket
-from collections.abc import Callable, Coroutine, Iterator
+import ssl
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import uvicorn
 
+from proxy.protocol import BoundedProtocol
 from proxy.settings.address import Address, Tcp, Unix
+from proxy.settings.listeners import Tls
 
 _BACKLOG = 2048
+_HEAD_BYTES_OVER_LIMIT = 64 * 2**10
+"""What a request line may take beside the headers' own limit."""
 
 Application = Callable[[Any, Any, Any], Coroutine[Any, Any, None]]
 """ASGI; each library has types of its own for it."""
@@ -26,14 +31,66 @@ class Listening(msgspec.Struct, frozen=True, kw_only=True):
     socket: socket.socket
     address: Address
 
-    @property
-    def url(self) -> str:
+    def url(self, *, tls: bool) -> str:
         """For a person to paste."""
-        return f"http://{self.address}" if isinstance(self.address, Tcp) else str(self.address)
+        scheme = "https" if tls else "http"
+        return f"{scheme}://{self.address}" if isinstance(self.address, Tcp) else str(self.address)
+
+    def forget(self) -> None:
+        """Remove the file of a Unix socket. A no-op for TCP and when it is gone."""
+        if isinstance(self.address, Unix):
+            Path(self.address.path).unlink(missing_ok=True)
 
 
 class CannotListen(Exception):
-    """The address is taken or not ours; the message says which and why."""
+    """The address is taken or not ours, or the certificate cannot be used; the message says why."""
+
+
+class Server:
+    """One application on one or several sockets."""
+
+    def __init__(
+        self,
+        sockets: Sequence[socket.socket],
+        application: Application,
+        *,
+        tls: ssl.SSLContext | None,
+        max_header_bytes: int,
+    ) -> None:
+        config = uvicorn.Config(
+            application,
+            loop="none",
+            http=BoundedProtocol,
+            ws="none",
+            lifespan="off",
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            proxy_headers=False,
+            backlog=_BACKLOG,
+            timeout_keep_alive=75,
+            h11_max_incomplete_event_size=max_header_bytes + _HEAD_BYTES_OVER_LIMIT,
+        )
+        config.load()
+        config.ssl = tls
+        self._uvicorn = _Uvicorn(config)
+        self._sockets = list(sockets)
+
+    async def run(self) -> None:
+        """Returns after `stop`, when the last answer is out."""
+        await self._uvicorn.serve(sockets=self._sockets)
+
+    def stop(self) -> None:
+        """No new connections, and no second request on those that are open."""
+        self._uvicorn.should_exit = True
+
+    def cut(self) -> None:
+        """Do not wait for answers that are under way; `stop` came before."""
+        for task in self._uvicorn.server_state.tasks:
+            task.cancel()
+        for connection in self._uvicorn.server_state.connections:
+            connection.transport.abort()
+        self._uvicorn.force_exit = True
 
 
 def bind(address: Address) -> Listening:
@@ -44,54 +101,56 @@ def bind(address: Address) -> Listening:
         family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
         bound = socket.socket(family, socket.SOCK_STREAM)
         bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if family == socket.AF_INET6:
+            # `[::]` does not take IPv4 as well: each address is listened on by its own name.
+            bound.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
         bound.bind((address.host, address.port))
     except OSError as error:
         raise CannotListen(f"cannot listen on {address}: {error.strerror}") from error
     return Listening(socket=bound, address=Tcp(host=address.host, port=bound.getsockname()[1]))
 
 
-async def serve(
-    listening: Listening, application: Application, *, stop: asyncio.Event, grace_s: float
-) -> None:
-    """Serve until `stop`; then what is in flight has `grace_s` seconds to end."""
-    config = uvicorn.Config(
-        application,
-        loop="none",
-        http="httptools",
-        ws="none",
-        lifespan="off",
-        log_config=None,
-        access_log=False,
-        server_header=False,
-        proxy_headers=False,
-        backlog=_BACKLOG,
-        timeout_keep_alive=75,
-        timeout_graceful_shutdown=max(1, int(grace_s)),
-    )
-    server = _Server(config)
-    serving = asyncio.create_task(server.serve(sockets=[listening.socket]))
-    stopping = asyncio.create_task(stop.wait())
-    await asyncio.wait({serving, stopping}, return_when=asyncio.FIRST_COMPLETED)
-    server.should_exit = True
-    stopping.cancel()
-    await serving
+def tls_context(tls: Tls) -> ssl.SSLContext:
+    """A server's context. Raises CannotListen."""
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.set_alpn_protocols(["http/1.1"])
+    load_certificate(context, tls)
+    return context
 
 
-def stop_on_signals(stop: asyncio.Event) -> None:
-    """SIGTERM and SIGINT set `stop`; a second one ends the process at once."""
+def load_certificate(context: ssl.SSLContext, tls: Tls) -> None:
+    """Connections from now on see this certificate; others are not touched.
+
+    Raises CannotListen, and then the context is as it was.
+    """
+    try:
+        # Tried apart: a certificate that does not fit its key would stay half loaded.
+        ssl.create_default_context(ssl.Purpose.CLIENT_AUTH).load_cert_chain(
+            tls.cert, tls.key, password=_no_passphrase
+        )
+        context.load_cert_chain(tls.cert, tls.key, password=_no_passphrase)
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise CannotListen(f"the certificate {tls.cert} cannot be used: {reason}") from error
+
+
+def on_signals(stop: Callable[[signal.Signals], None]) -> None:
+    """`stop` is called for the first SIGTERM or SIGINT; the second ends the process at once."""
     loop = asyncio.get_running_loop()
+    stopping = (signal.SIGTERM, signal.SIGINT)
 
     def first(number: signal.Signals) -> None:
-        stop.set()
-        loop.remove_signal_handler(number)
-        signal.signal(number, signal.SIG_DFL)
+        for one in stopping:
+            loop.remove_signal_handler(one)
+            signal.signal(one, signal.SIG_DFL)
+        stop(number)
 
-    for number in (signal.SIGTERM, signal.SIGINT):
+    for number in stopping:
         loop.add_signal_handler(number, first, number)
 
 
-class _Server(uvicorn.Server):
-    """Leaves signals to `stop_on_signals`: two servers share one process."""
+class _Uvicorn(uvicorn.Server):
+    """Leaves signals to `on_signals`: two servers share one process."""
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -110,6 +169,11 @@ def quiet_uvicorn() -> None:
     logger = logging.getLogger("uvicorn.error")
     logger.setLevel(logging.WARNING)
     logger.addFilter(_BrokenStreams())
+
+
+def _no_passphrase() -> str:
+    """Asked for where a key has one; without this, OpenSSL would ask at the terminal."""
+    raise ValueError("its key needs a passphrase")
 
 
 def _bind_unix(path: str) -> socket.socket:

@@ -31,13 +31,14 @@ def serve(file: Path, /, *, check_only: Annotated[bool, Parameter(name="--check"
     """
     if check_only:
         return check(file)
-    from proxy.settings.file import read
+    from proxy.settings.file import parse, text_of
 
     # Before the server's own imports: a mistake in the config is told at once.
-    loaded = read(file, environ=os.environ)
+    text = text_of(file)
+    loaded = parse(file, text, environ=os.environ)
     for warning in loaded.warnings:
         note(f"warning: {warning}")
 
-    from proxy.app import serve as serve_app
+    from proxy.single import run
 
-    return serve_app(loaded.config, say=note)
+    return run(file, text, loaded.config, say=note)

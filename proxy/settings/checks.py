@@ -5,17 +5,17 @@ Pure: a config in, findings out. `proxy.settings.file` finds the lines.
 
 import re
 from collections.abc import Callable, Iterator
-from itertools import combinations
 from urllib.parse import urlsplit
 
 import msgspec
 import regex  # type: ignore[import-untyped]  # no stubs are published with it
 
-from proxy.settings.address import Address, parse_address
+from proxy.settings.address import parse_address
 from proxy.settings.config import Config, TagRule, Upstream
 from proxy.settings.finding import Finding, check_header, check_name
+from proxy.settings.listenerchecks import check_listeners, check_processes
 from proxy.settings.routechecks import check_aliases, check_routes
-from proxy.settings.tree import Path
+from proxy.settings.tree import Path, suggest
 
 _TENANT = re.compile(r"[!-+\--~]{1,128}")
 _GROUP = re.compile(r"\\(?:(\d+)|g<(\w+)>)")
@@ -34,7 +34,8 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True):
 def check_config(config: Config, machine: Machine) -> list[Finding]:
     """Every finding, in the order of the config's parts."""
     return [
-        *_listeners(config),
+        *check_listeners(config),
+        *check_processes(config, has_path=machine.has_path),
         *_upstreams(config, machine),
         *_embedder(config, machine),
         *_tenants(config),
@@ -42,36 +43,6 @@ def check_config(config: Config, machine: Machine) -> list[Finding]:
         *_policies(config),
         *check_routes(config),
     ]
-
-
-def _listeners(config: Config) -> Iterator[Finding]:
-    addresses: dict[Path, Address] = {}
-    places: tuple[tuple[Path, str], ...] = (
-        (("listen",), config.listen),
-        (("admin", "listen"), config.admin.listen),
-    )
-    for path, text in places:
-        try:
-            addresses[path] = parse_address(text)
-        except ValueError as error:
-            yield Finding(path=path, message=f"{error}, got {text!r}")
-    for (_, first), (path, second) in combinations(addresses.items(), 2):
-        if first.clashes_with(second):
-            yield Finding(path=path, message=f"{second} is already taken by `listen`")
-    admin = addresses.get(("admin", "listen"))
-    if admin is not None and not admin.loopback and not config.admin.token:
-        message = f"{admin} can be reached from other machines: `admin.token` must be set"
-        yield Finding(path=("admin", "listen"), message=message, target=("admin", "token"))
-    listen = addresses.get(("listen",))
-    if listen is not None and not listen.loopback and config.tenants is None:
-        for name, upstream in config.upstreams.items():
-            if upstream.credential == "own":
-                message = (
-                    f"anyone who reaches {listen} could spend this key: set `tenants.keys`, "
-                    "or `tenants: {anonymous: true}` if that is what you want"
-                )
-                path = ("upstreams", name, "credential")
-                yield Finding(path=path, message=message, target=("tenants",))
 
 
 def _upstreams(config: Config, machine: Machine) -> Iterator[Finding]:
@@ -156,6 +127,11 @@ def _tenants(config: Config) -> Iterator[Finding]:
         elif name == "anonymous":
             message = "`anonymous` is the tenant of requests without a key; choose another name"
             yield Finding(path=path, message=message)
+    known = {*config.tenants.keys.values(), "anonymous"}
+    for name in config.tenants.limits:
+        if name not in known:
+            message = f"no key belongs to a tenant `{name}`{suggest(name, known)}"
+            yield Finding(path=("tenants", "limits", name), message=message)
 
 
 def _policies(config: Config) -> Iterator[Finding]:
@@ -165,10 +141,10 @@ def _policies(config: Config) -> Iterator[Finding]:
         if name == "none":
             message = "`none` already means no cache; choose another name"
             yield Finding(path=path, message=message)
-        if policy.share == "everyone" and config.tenants is None and _is_open(config.listen):
+        if policy.share == "everyone" and config.tenants is None and _is_open(config):
             message = (
                 "an answer that was made with one caller's key is given to everyone who reaches "
-                f"{config.listen}"
+                f"{' and '.join(config.addresses)}"
             )
             yield Finding(path=(*path, "share"), message=message, warning=True)
         if policy.ttl > policy.max_ttl:
@@ -181,9 +157,9 @@ def _policies(config: Config) -> Iterator[Finding]:
             yield from _tag_rule(rule, (*path, "tags", index))
 
 
-def _is_open(listen: str) -> bool:
+def _is_open(config: Config) -> bool:
     try:
-        return not parse_address(listen).loopback
+        return not all(parse_address(text).loopback for text in config.addresses)
     except ValueError:
         return False
 

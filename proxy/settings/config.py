@@ -9,6 +9,7 @@ from typing import Annotated, Literal, TypeVar
 import msgspec
 from msgspec import Meta
 
+from proxy.settings.listeners import Admin, Quota, Shutdown, Tls
 from proxy.settings.units import Bytes, Duration, Secret
 
 T = TypeVar("T")
@@ -220,17 +221,6 @@ class Route(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """Further attempts after the first, before the client has got a byte."""
 
 
-class Admin(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The admin listener, apart from the data port."""
-
-    listen: str = "127.0.0.1:8081"
-    """`HOST:PORT`, `[IPv6]:PORT` or `unix:/path`."""
-    token: Secret = _default(Secret())
-    """Needed in `Authorization: Bearer`; must be set off loopback."""
-    hosts: tuple[str, ...] = ()
-    """Names that the admin port may be called by, beside loopback."""
-
-
 class Store(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """`path` and `memory`: SQLite with a memory tier; `memory` alone: gone with the process."""
 
@@ -259,6 +249,8 @@ class Tenants(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     """Key: name of the tenant. Several keys may have one tenant."""
     anonymous: bool = False
     """Serve requests without a known key, as the tenant `anonymous`."""
+    limits: dict[str, Quota] = {}
+    """Other limits than `limits.each_tenant`, by the tenant's name."""
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -268,13 +260,19 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """A larger body is refused with 413."""
     headers: Bytes = _default(Bytes(64 * 2**10))
     """All headers together."""
+    each_tenant: Quota = _default(Quota())
+    """What each tenant may ask for, where `tenants.limits` does not say otherwise."""
 
 
 class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A whole config file."""
 
-    listen: str = "127.0.0.1:8080"
-    """The data port: `HOST:PORT`, `[IPv6]:PORT` or `unix:/path`."""
+    listen: str | tuple[str, ...] = "127.0.0.1:8080"
+    """The data port: `HOST:PORT`, `[IPv6]:PORT` or `unix:/path`, or a list of them."""
+    tls: Tls | None = None
+    """HTTPS on the data port."""
+    workers: Annotated[int, Meta(ge=1, le=64)] = 1
+    """Processes that answer requests. They share the store, which then needs a `path`."""
     upstreams: dict[str, Upstream]
     """Where misses go, by name."""
     routes: tuple[Route, ...]
@@ -293,5 +291,10 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """How answers are kept and used again, by name."""
     limits: Limits = _default(Limits())
     """What a request may weigh."""
-    drain: Duration = _default(Duration(30))
-    """After SIGTERM: how long requests in flight may go on."""
+    shutdown: Shutdown = _default(Shutdown())
+    """What happens between SIGTERM and the end."""
+
+    @property
+    def addresses(self) -> tuple[str, ...]:
+        """`listen` as a list."""
+        return (self.listen,) if isinstance(self.listen, str) else self.listen

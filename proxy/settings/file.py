@@ -38,13 +38,18 @@ def load(path: pathlib.Path, *, environ: Mapping[str, str]) -> Config:
 
 
 def read(path: pathlib.Path, *, environ: Mapping[str, str]) -> Loaded:
-    """Read and check a config file.
+    """Read and check a config file. Raises what `text_of` and `parse` raise."""
+    return parse(path, text_of(path), environ=environ)
+
+
+def parse(path: pathlib.Path, text: str, *, environ: Mapping[str, str]) -> Loaded:
+    """Read and check the text of a config file, which is only named by `path`.
 
     Raises `ConfigError` with every mistake at once, each as `file:line: path: what is wrong`.
     Neither secrets nor values of the environment stand in it.
     """
     try:
-        root = compose(_text(path))
+        root = compose(text)
     except Malformed as error:
         raise ConfigError([f"{path}:{error.line}: {error}"]) from None
     tree = read_tree(Config, root, environ)
@@ -58,20 +63,21 @@ def read(path: pathlib.Path, *, environ: Mapping[str, str]) -> Loaded:
     return Loaded(config=partial, warnings=warnings)
 
 
-def dump(config: Config) -> bytes:
-    """The config as JSON with all defaults; secrets are `***`, and so are tenants' keys."""
-    shown = msgspec.to_builtins(_without_keys(config), enc_hook=to_config)
-    return msgspec.json.format(msgspec.json.encode(shown), indent=2)
-
-
-def _text(path: pathlib.Path) -> str:
+def text_of(path: pathlib.Path) -> str:
+    """The text of a config file. Raises `ConfigError`."""
     try:
         return path.read_text("utf-8")
     except OSError as error:
         raise ConfigError([f"{path}: cannot be read: {error.strerror}"]) from None
     except UnicodeDecodeError as error:
         line = error.object.count(b"\n", 0, error.start) + 1
-        raise Malformed(line, "the file is not UTF-8") from None
+        raise ConfigError([f"{path}:{line}: the file is not UTF-8"]) from None
+
+
+def dump(config: Config) -> bytes:
+    """The config as JSON with all defaults; secrets are `***`, and so are tenants' keys."""
+    shown = msgspec.to_builtins(_without_keys(config), enc_hook=to_config)
+    return msgspec.json.format(msgspec.json.encode(shown), indent=2)
 
 
 def _machine() -> Machine:

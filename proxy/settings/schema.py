@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from proxy.settings import config
+from proxy.settings import config, listeners
 from proxy.settings.units import schema_of, to_config
 
 _DIALECT = "https://json-schema.org/draft/2020-12/schema"
@@ -41,9 +41,12 @@ def _describe(shown: dict[str, Any], documentation: str) -> None:
 
 def _field_docs() -> dict[str, dict[str, str]]:
     """The docstrings that stand under the fields in the source, by class and field."""
-    module = ast.parse(inspect.getsource(config))
+    modules = [ast.parse(inspect.getsource(source)) for source in (config, listeners)]
     return {
-        node.name: _docs_of(node.body) for node in module.body if isinstance(node, ast.ClassDef)
+        node.name: _docs_of(node.body)
+        for module in modules
+        for node in module.body
+        if isinstance(node, ast.ClassDef)
     }
 
 

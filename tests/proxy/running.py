@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import json
+import signal
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +13,8 @@ from misbehaving import LAST_CHUNK, STREAM, Request, chunked, plain
 from openai import AsyncOpenAI
 
 from proxy.app import Proxy, open_store
-from proxy.server import bind, serve
+from proxy.lifetime import Certificates, Ports, Stop, serve
+from proxy.server import bind
 from proxy.settings.address import Tcp
 from proxy.settings.file import load
 
@@ -67,20 +69,19 @@ async def running(config: str, folder: Path) -> AsyncIterator[Running]:
     proxy = Proxy(loaded, store=await open_store(loaded.store), say=lambda _: None)
     ready = asyncio.Event()
     proxy.start(when_ready=ready.set)
-    stop = asyncio.Event()
+    stop = Stop()
     loopback = Tcp(host="127.0.0.1", port=0)
-    data, admin = bind(loopback), bind(loopback)
-    servers = [
-        asyncio.create_task(serve(data, proxy.data, stop=stop, grace_s=5)),
-        asyncio.create_task(serve(admin, proxy.admin, stop=stop, grace_s=5)),
-    ]
+    ports = Ports(data=[bind(loopback)], admin=bind(loopback))
+    certificates = Certificates(loaded)
+    serving = asyncio.create_task(serve(proxy, ports, certificates, stop=stop))
     try:
         async with httpx.AsyncClient(timeout=60) as http:
             await ready.wait()
-            yield Running(url=data.url, admin_url=admin.url, proxy=proxy, http=http)
+            url, admin_url = ports.data[0].url(tls=False), ports.admin.url(tls=False)
+            yield Running(url=url, admin_url=admin_url, proxy=proxy, http=http)
     finally:
-        stop.set()
-        await asyncio.gather(*servers)
+        stop(signal.SIGINT)
+        await serving
         await proxy.close()
 
 

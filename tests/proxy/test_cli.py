@@ -301,13 +301,15 @@ def test_a_gateway_without_its_keys_names_each_of_them():
 @pytest.mark.parametrize("command", [["check"], ["serve"], ["serve", "--check"]])
 def test_a_config_mistake_is_readable_lines_without_a_traceback(tmp_path, command):
     path = tmp_path / "bad.yaml"
-    path.write_text("upstreams:\n  u: {base_ur: 'http://h'}\nroutes: [{to: u}]\ndrain: soon\n")
+    text = "upstreams:\n  u: {base_ur: 'http://h'}\nroutes: [{to: u}]\n"
+    path.write_text(f"{text}shutdown: {{deadline: soon}}\n")
     done = rejoinder(*command, path)
     assert done.returncode == 2
     assert done.stdout == ""
     assert done.stderr.splitlines() == [
         f"{path}:2: upstreams.u.base_ur: unknown key; did you mean `base_url`?",
-        f"{path}:4: drain: expected a duration such as 250ms, 10s, 5m, 1h or 2d, got 'soon'",
+        f"{path}:4: shutdown.deadline: expected a duration such as 250ms, 10s, 5m, 1h or 2d, "
+        "got 'soon'",
     ]
 
 

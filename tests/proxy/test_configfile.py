@@ -76,13 +76,13 @@ def test_units_are_read_as_seconds_and_bytes(config_of):
         upstreams: {remote: {base_url: "http://h", timeout: {connect: 250ms, total: 1h}}}
         routes: [{to: remote}]
         store: {memory: 1.5MiB}
-        drain: 12
+        shutdown: {deadline: 12}
         """
     )
     assert config.upstreams["remote"].timeout.connect == 0.25
     assert config.upstreams["remote"].timeout.total == 3600
     assert config.store.memory == 1_572_864
-    assert config.drain == 12
+    assert config.shutdown.deadline == 12
 
 
 def test_several_mistakes_come_in_one_message_with_their_lines(problems_of):
@@ -131,13 +131,13 @@ def test_a_broken_section_does_not_make_what_refers_to_it_wrong(problems_of):
 @pytest.mark.parametrize(
     ("value", "complaint"),
     [
-        ("listen: [1]", "listen: expected text, got a list"),
-        ("listen: {}", "listen: expected text, got a mapping"),
-        ("listen:", "listen: expected text, got nothing"),
-        ("drain: true", f"drain: {A_DURATION}, got true"),
-        ("drain: -1", f"drain: {A_DURATION}, got -1"),
-        ("drain: .5e400", f"drain: {A_DURATION}, got .5e400"),
-        ("drain: 10:30", f"drain: {A_DURATION}, got '10:30'"),
+        ("embedder: {model: [1]}", "embedder.model: expected text, got a list"),
+        ("embedder: {model: {}}", "embedder.model: expected text, got a mapping"),
+        ("embedder: {model: }", "embedder.model: expected text, got nothing"),
+        ("shutdown: {deadline: true}", f"shutdown.deadline: {A_DURATION}, got true"),
+        ("shutdown: {deadline: -1}", f"shutdown.deadline: {A_DURATION}, got -1"),
+        ("shutdown: {deadline: .5e400}", f"shutdown.deadline: {A_DURATION}, got .5e400"),
+        ("shutdown: {deadline: 10:30}", f"shutdown.deadline: {A_DURATION}, got '10:30'"),
         ("store: {disk: 1.5}", f"store.disk: {A_SIZE}, got 1.5"),
         ("store: fast", "store: expected a mapping, got 'fast'"),
         ("tenants: {keys: {k: t}, anonymous: on}",
@@ -158,8 +158,8 @@ def test_a_list_item_of_the_wrong_kind_is_named_by_its_number(problems_of):
 
 
 def test_a_key_written_twice_names_both_lines(problems_of):
-    text = REMOTE + "drain: 1s\nlisten: 127.0.0.1:1\ndrain: 2s\n"
-    assert problems_of(text) == ["8: drain: written twice; the first is in line 6"]
+    text = REMOTE + "workers: 1\nlisten: 127.0.0.1:1\nworkers: 2\n"
+    assert problems_of(text) == ["8: workers: written twice; the first is in line 6"]
 
 
 def test_missing_top_level_keys_are_told_at_the_beginning(problems_of):
@@ -217,8 +217,8 @@ def test_words_that_yaml_1_1_takes_for_booleans_stay_text(config_of):
 
 
 def test_a_leading_zero_does_not_make_a_number_octal(config_of):
-    assert config_of(REMOTE + "embedder: null\ndrain: 010").drain == 10
-    assert config_of(REMOTE + "drain: 0x10").drain == 16
+    assert config_of(REMOTE + "embedder: null\nshutdown: {deadline: 010}").shutdown.deadline == 10
+    assert config_of(REMOTE + "shutdown: {deadline: 0x10}").shutdown.deadline == 16
 
 
 def test_null_takes_the_place_of_what_may_be_absent(config_of):
@@ -271,13 +271,13 @@ def test_a_dollar_brace_that_is_no_variable_is_told_and_can_be_escaped(problems_
 
 def test_values_of_the_environment_and_secrets_stay_out_of_messages(problems_of):
     text = REMOTE + (
-        "drain: ${SECRET}\n"
+        'shutdown: {deadline: "${SECRET}"}\n'
         "admin: {listen: '127.0.0.1:1', token: [typed-in]}\n"
         "tenants: {keys: {typed-key: {}, typed-key: x}}\n"
     )
     lines = problems_of(text, SECRET="sk-environment")
     assert lines == [
-        "6: drain: expected a duration such as 250ms, 10s, 5m, 1h or 2d, got another value",
+        f"6: shutdown.deadline: {A_DURATION}, got another value",
         "7: admin.token: expected text, got a list",
         "8: tenants.keys[***]: expected text, got a mapping",
         "8: tenants.keys[***]: written twice; the first is in line 8",
@@ -304,8 +304,11 @@ policies:
     ("line", "complaint"),
     [
         ("aliases: &a {<<: *a, b: c, c: &c [*c]}", "aliases.c: expected text, got a list"),
-        ("drain: !x 5", "drain: expected a duration such as 10s, 5m or 1h, got the YAML tag '!x'"),
-        (f"drain: {HUGE}", f"drain: {A_DURATION}, got '{HUGE}'"),
+        (
+            "shutdown: {deadline: !x 5}",
+            "shutdown.deadline: expected a duration such as 10s, 5m or 1h, got the YAML tag '!x'",
+        ),
+        (f"shutdown: {{deadline: {HUGE}}}", f"shutdown.deadline: {A_DURATION}, got '{HUGE}'"),
         (f"limits: {{body: {HUGE}}}", f"limits.body: {A_SIZE}, got '{HUGE}'"),
         (f"policies: {{p: {{jitter: {HUGE}}}}}", f"policies.p.jitter: expected a number, "
          f"got '{HUGE}'"),

@@ -1,0 +1,110 @@
+"""Everything that one config makes. A reload makes another site and swaps one reference; requests
+in flight keep the one they began with, which is closed when the last of them is done."""
+
+import asyncio
+from collections.abc import Callable, Mapping
+
+import msgspec
+
+from index.verdict import rules_for
+from index.volatility import volatile
+from proxy.cache import Cache
+from proxy.deciding import Decider
+from proxy.errors import UpstreamStopped
+from proxy.flights import Flights
+from proxy.forwarding import Forwarder
+from proxy.keeping import Keeper
+from proxy.metrics import Metrics
+from proxy.passthrough import Passthrough
+from proxy.pipeline import Pipeline
+from proxy.receiving import Receiver
+from proxy.request.headers import pseudonym
+from proxy.routing import Router
+from proxy.settings.config import Config
+from proxy.tenants import Tenants
+from proxy.upstreams.base import Upstream
+from proxy.upstreams.fallback import Sender
+
+
+class Shared(msgspec.Struct, frozen=True, kw_only=True):
+    """What outlives every reload."""
+
+    cache: Cache
+    metrics: Metrics
+    secret: bytes
+    """The store's; see `index.store.Store.secret`."""
+    clock: Callable[[], float]
+
+
+class Guests:
+    """The requests that use a site."""
+
+    def __init__(self) -> None:
+        self._num_present = 0
+        self._empty = asyncio.Event()
+        self._empty.set()
+
+    def __enter__(self) -> None:
+        self._num_present += 1
+        if self._num_present == 1:
+            self._empty.clear()
+
+    def __exit__(self, *_: object) -> None:
+        self._num_present -= 1
+        if not self._num_present:
+            self._empty.set()
+
+    async def gone(self) -> None:
+        """Returns when there is none."""
+        await self._empty.wait()
+
+
+class Site(msgspec.Struct, frozen=True, kw_only=True, eq=False):
+    """The rooms of one config. Upstreams may belong to the next site as well."""
+
+    config: Config
+    upstreams: Mapping[str, Upstream]
+    receiver: Receiver
+    router: Router
+    pipeline: Pipeline
+    passthrough: Passthrough
+    flights: Flights
+    keeper: Keeper
+    guests: Guests
+
+    async def retire(self) -> None:
+        """Returns when no request and no flight uses this site any more; new ones must not come."""
+        await self.guests.gone()
+        await self.flights.settle()
+        await self.keeper.close()
+
+    def break_off(self) -> None:
+        """Answers under way end with an error: their time is up."""
+        self.flights.abandon(UpstreamStopped("the proxy is shutting down", upstream=""))
+
+
+def make_site(config: Config, upstreams: Mapping[str, Upstream], shared: Shared) -> Site:
+    """Wire the rooms. `config` was checked, `upstreams` has all that it names."""
+    via = pseudonym(shared.secret)
+    router = Router(config, upstreams)
+    decider = Decider(
+        router,
+        config.policies,
+        secret=shared.secret,
+        volatile=volatile,
+        rules_of=lambda tier: rules_for(tier.profile, threshold=tier.threshold),
+    )
+    keeper = Keeper(cache=shared.cache, decider=decider, metrics=shared.metrics, clock=shared.clock)
+    flights = Flights()
+    forwarder = Forwarder(flights=flights, sender=Sender(), keeper=keeper, via=via)
+    return Site(
+        config=config,
+        upstreams=upstreams,
+        receiver=Receiver(Tenants(config.tenants), config.limits, via=via, clock=shared.clock),
+        router=router,
+        pipeline=Pipeline(decider=decider, cache=shared.cache, forwarder=forwarder),
+        passthrough=Passthrough(router, via=via),
+        flights=flights,
+        keeper=keeper,
+        guests=Guests(),
+    )
