@@ -4,70 +4,93 @@ from collections.abc import AsyncGenerator
 
 from index.entry import Entry
 from proxy.answer import payload as payloads
-from proxy.answer import replay
 from proxy.answer.payload import Payload
+from proxy.answer.replay import Replays
 from proxy.call import Call, Headers
-from proxy.errors import UpstreamBroken
-from proxy.flights import Head, Listener
-from proxy.reply import JSON, STREAM, Reply
+from proxy.errors import UpstreamBroken, UpstreamError
+from proxy.flight import Head, Listener
+from proxy.reply import JSON, STREAM, Reply, error_event
 from proxy.request.headers import passed_on
+
+KEEP_ALIVE = b": keep-alive\n\n"
+"""A comment, which every client of server-sent events skips."""
 
 _OF_THE_FORM = frozenset({b"content-type", b"cache-control", b"x-accel-buffering"})
 
 
-def from_entry(entry: Entry, call: Call) -> Reply | None:
-    """Replay a stored answer. None when it cannot be read any more, which makes it a miss."""
-    payload = payloads.decode(entry.payload)
-    if payload is None:
-        return None
-    return from_payload(payload, call, payload.headers)
+class Answering:
+    """Gives answers their form."""
 
+    def __init__(self, replays: Replays, *, keep_alive_s: float) -> None:
+        """`keep_alive_s`: after this silence, or up to half as long again, a stream that has begun
+        gets a comment."""
+        self._replays = replays
+        self._keep_alive_s = keep_alive_s
 
-def from_payload(payload: Payload, call: Call, headers: Headers) -> Reply:
-    """A whole answer, streamed or plain, whichever way it was recorded."""
-    if call.stream:
-        body = replay.stream(payload, include_usage=call.include_usage)
-        return Reply(status=200, headers=(*STREAM, *headers), body=body)
-    return Reply(status=200, headers=(JSON, *headers), body=replay.plain(payload))
+    def from_entry(self, entry: Entry, call: Call) -> Reply | None:
+        """Replay a stored answer. None when it cannot be read any more, which makes it a miss."""
+        payload = payloads.decode(entry.payload)
+        if payload is None:
+            return None
+        return self._from_payload(payload, call, payload.headers)
 
+    async def from_flight(self, listener: Listener, call: Call, *, joined: bool) -> Reply | None:
+        """Wait until the reply can begin, or for all of it where the client wants it plain.
 
-async def from_flight(listener: Listener, call: Call) -> Reply:
-    """Wait until the reply can begin, or for all of it where the client wants it plain.
-
-    The listener leaves by itself when the reply is a stream, at its end; in every other case it has
-    left when this returns. Raises UpstreamError and ClientLeft.
-    """
-    head = await listener.head()
-    if head.streaming and call.stream:
-        headers = (*STREAM, *_rest(head))
-        return Reply(status=head.status, headers=headers, body=_live(listener, call))
-    ending = await listener.ending()
-    listener.leave()
-    headers = _rest(head)
-    if ending.payload is not None and head.streaming is not call.stream:
-        return from_payload(ending.payload, call, headers)
-    if ending.body is None:
-        text = "the stream that this request joined gave no whole answer"
-        raise UpstreamBroken(text, upstream=head.upstream)
-    return Reply(status=head.status, headers=_with_type(head, headers), body=ending.body)
-
-
-async def _live(listener: Listener, call: Call) -> AsyncGenerator[bytes, None]:
-    """The frames as they come, without the usage that this client did not ask for."""
-    try:
-        async for frames in listener.frames():
-            data = b"".join([f.data if call.include_usage else f.bare for f in frames])
-            if data:
-                yield data
-    finally:
+        None where a joined flight of the other form brought nothing that can be given in this one:
+        the request then needs an answer of its own. The listener leaves by itself when the reply is
+        a stream, at its end; in every other case it has left when this returns. Raises
+        UpstreamError and ClientLeft.
+        """
+        head = await listener.head()
+        if head.streaming and call.stream:
+            headers = (*STREAM, *rest_of(head))
+            return Reply(status=head.status, headers=headers, body=self._live(listener, call))
+        ending = await listener.ending()
         listener.leave()
+        is_other_form = head.status < 400 and head.streaming is not call.stream
+        if is_other_form and ending.payload is not None:
+            return self._from_payload(ending.payload, call, rest_of(head))
+        if is_other_form and joined:
+            return None
+        if ending.body is None:
+            text = "a stream that was not asked for gave no whole answer"
+            raise UpstreamBroken(text, upstream=head.upstream)
+        return Reply(status=head.status, headers=with_type(head), body=ending.body)
+
+    def _from_payload(self, payload: Payload, call: Call, headers: Headers) -> Reply:
+        """A whole answer, streamed or plain, whichever way it was recorded."""
+        if call.stream:
+            body = self._replays.stream(payload, include_usage=call.include_usage)
+            return Reply(status=200, headers=(*STREAM, *headers), body=body)
+        return Reply(status=200, headers=(JSON, *headers), body=self._replays.plain(payload))
+
+    async def _live(self, listener: Listener, call: Call) -> AsyncGenerator[bytes, None]:
+        """The frames as they come, without the usage that this client did not ask for. Where they
+        break off, the client is told so in its surface's own way before this raises."""
+        num_frames = 0
+        try:
+            async for frames in listener.frames(silence_s=self._keep_alive_s):
+                num_frames += len(frames)
+                data = b"".join([f.data if call.include_usage else f.bare for f in frames])
+                if data:
+                    yield data
+                elif not frames:
+                    yield KEEP_ALIVE
+        except UpstreamError as error:
+            if not (isinstance(error, UpstreamBroken) and error.told):
+                yield error_event(error, surface=call.surface, sequence_number=num_frames)
+            raise
+        finally:
+            listener.leave()
 
 
-def _rest(head: Head) -> Headers:
+def rest_of(head: Head) -> Headers:
     """The upstream's headers, but for those that belong to the form, which may be another here."""
     return tuple(pair for pair in passed_on(head.headers) if pair[0] not in _OF_THE_FORM)
 
 
-def _with_type(head: Head, headers: Headers) -> Headers:
+def with_type(head: Head) -> Headers:
+    """The same with the upstream's own type, for a body that is passed on as it came."""
     kind = next((pair for pair in head.headers if pair[0] == b"content-type"), JSON)
-    return (kind, *headers)
+    return (kind, *rest_of(head))

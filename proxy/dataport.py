@@ -16,14 +16,13 @@ import msgspec
 from proxy.asgi import Message, Receive, Scope, Send
 from proxy.call import Headers, Surface
 from proxy.client import Client
-from proxy.errors import ClientError, ClientLeft, UpstreamBroken, UpstreamError
+from proxy.errors import ClientError, ClientLeft, UpstreamError
 from proxy.metrics import Metrics
-from proxy.outcome import Bypass, entry_of, headers_of, reasons_of, word
-from proxy.pipeline import Answer
+from proxy.outcome import Bypass, entries_of, headers_of, reasons_of, word
 from proxy.reply import (
     JSON,
+    Answer,
     Reply,
-    error_event,
     of_client_error,
     of_fault,
     of_upstream_error,
@@ -83,8 +82,7 @@ class DataPort:
         metrics.latency.labels(name).observe(elapsed_s)
         for reason in reasons_of(outcome):
             metrics.reasons.labels(name, reason).inc()
-        entry = entry_of(outcome)
-        if entry is not None:
+        for entry in entries_of(outcome):
             metrics.tokens_saved.labels(entry.model, "input").inc(entry.input_tokens)
             metrics.tokens_saved.labels(entry.model, "output").inc(entry.output_tokens)
 
@@ -136,9 +134,6 @@ async def _send(reply: Reply, headers: Headers, send: Send) -> None:
                 await send({"type": "http.response.body", "body": piece, "more_body": True})
         except UpstreamError as error:
             # Not ended cleanly: without the last chunk no client can take it for a whole answer.
-            if not (isinstance(error, UpstreamBroken) and error.told):
-                event = error_event(error)
-                await send({"type": "http.response.body", "body": event, "more_body": True})
             log.warning("a stream broke off: %s", error)
             return
     await send({"type": "http.response.body", "body": b"", "more_body": False})

@@ -5,14 +5,18 @@ Pure: nothing here awaits, reads a clock or does I/O.
 
 from collections.abc import Callable, Mapping
 
+import msgspec
+
 from index.verdict import Rules
 from proxy.call import Call, Fingerprint
+from proxy.matching import Facts
 from proxy.question import Question
+from proxy.request.conversation import inputs_of
 from proxy.request.eligibility import Eligibility
 from proxy.request.eligibility import judge as judge_eligibility
-from proxy.request.fingerprint import fingerprint
+from proxy.request.fingerprint import fingerprint, fingerprints
 from proxy.request.invalidation import TagRules, Untaggable
-from proxy.routing import Facts, Route, Router
+from proxy.routing import Route, Router
 from proxy.settings import config as written
 from proxy.upstreams.base import Upstream
 
@@ -43,7 +47,12 @@ class Decider:
     def decide(self, call: Call) -> Question:
         """Raises ClientError where no route leads."""
         facts = Facts(
-            model=call.model, path=call.path, headers=call.headers, tenant=call.caller.tenant
+            model=call.model,
+            path=call.path,
+            headers=call.headers,
+            tenant=call.caller.tenant,
+            surface=call.surface,
+            fields=call.fields,
         )
         route = self._router.route(facts)
         eligibility = judge_eligibility(call, route.policy, volatile=self._volatile)
@@ -76,6 +85,32 @@ class Decider:
             policy_name=route.policy_name,
             policy=route.policy,
             semantic=semantic,
+        )
+
+    def pieces(self, question: Question) -> tuple[Question, ...]:
+        """A request for embeddings as one question for each of its inputs, in their order."""
+        call, route = question.call, question.route
+        assert route.policy is not None
+        assert route.policy_name is not None
+        inputs = inputs_of(call.fields)
+        if inputs == [call.fields["input"]]:
+            return (question,)
+        found = fingerprints(
+            call,
+            inputs,
+            secret=self._secret,
+            upstream=route.upstreams[0].identity,
+            model=route.model,
+            policy_name=route.policy_name,
+            policy=route.policy,
+        )
+        return tuple(
+            msgspec.structs.replace(
+                question,
+                call=msgspec.structs.replace(call, fields={**call.fields, "input": one}),
+                fingerprint=fingerprint,
+            )
+            for one, fingerprint in zip(inputs, found, strict=True)
         )
 
 

@@ -8,17 +8,16 @@ from collections.abc import AsyncIterator
 import msgspec
 
 from index.entry import Snapshot
-from proxy.answer.grammar import Frame, FrameKind
+from proxy.answer.grammar import DONE_FRAME, Frame
 from proxy.answer.recording import Complete, StreamRecorder, record_plain
 from proxy.cache import Found
 from proxy.errors import UpstreamBroken, UpstreamError
-from proxy.flights import Ending, Flight, Flights, Head
+from proxy.flight import Ending, Flight, Head
+from proxy.flights import Flights
 from proxy.keeping import Keeper
+from proxy.outgoing import Outgoing
 from proxy.question import Question
-from proxy.request import wire
-from proxy.request.headers import forwarded
-from proxy.upstreams.base import Upstream, UpstreamRequest, UpstreamResponse
-from proxy.upstreams.fallback import Sender
+from proxy.upstreams.base import UpstreamResponse
 
 log = logging.getLogger("rejoinder.forward")
 
@@ -35,11 +34,10 @@ class Boarded(msgspec.Struct, frozen=True, kw_only=True):
 class Forwarder:
     """Starts flights and fills them."""
 
-    def __init__(self, *, flights: Flights, sender: Sender, keeper: Keeper, via: bytes) -> None:
+    def __init__(self, *, flights: Flights, outgoing: Outgoing, keeper: Keeper) -> None:
         self._flights = flights
-        self._sender = sender
+        self._outgoing = outgoing
         self._keeper = keeper
-        self._via = via
 
     def board(self, question: Question, found: Found) -> Boarded:
         """Join the flight under way that answers this request too, or start one."""
@@ -52,6 +50,10 @@ class Forwarder:
                 return Boarded(flight=flight, joined=True)
         return Boarded(flight=self._start(question, found, shared=shared), joined=False)
 
+    def board_alone(self, question: Question, found: Found) -> Boarded:
+        """Start a flight that nobody joins: the one joined before brought nothing of use."""
+        return Boarded(flight=self._start(question, found, shared=False), joined=False)
+
     def refresh(self, question: Question, found: Found) -> None:
         """Make a new answer in the background, unless one is being made already."""
         if not self._flights.has(question.key):
@@ -59,9 +61,10 @@ class Forwarder:
 
     def _start(self, question: Question, found: Found, *, shared: bool) -> Flight:
         flight = Flight(
-            question.key,
+            [question.key],
             snapshot=found.snapshot or _NO_SNAPSHOT,
             tags=frozenset((*question.tags, *found.further_tags)),
+            keeps_all=question.max_entry_bytes > 0,
         )
         flight.finish_alone = question.finishes_alone
         fill = functools.partial(self._fill, question, found)
@@ -70,9 +73,7 @@ class Forwarder:
 
     async def _fill(self, question: Question, found: Found, flight: Flight) -> None:
         try:
-            response = await self._sender.send(
-                question.route, functools.partial(self._request, question)
-            )
+            response = await self._outgoing.send(question)
             async with contextlib.aclosing(response.body) as body:
                 await self._take(question, found, flight, response, body)
         except UpstreamError as error:
@@ -125,54 +126,35 @@ class Forwarder:
         recorder = StreamRecorder(
             question.call.surface, max_bytes=question.max_entry_bytes, headers=response.headers
         )
+        # The first event has come, or been waited for in vain (`proxy.upstreams.opening`).
+        flight.begin(head)
         last: list[Frame] = []
         async for piece in body:
             frames = recorder.feed(piece)
-            if not frames:
-                continue
             if recorder.done:
                 # Held back until the entry is kept: who has the whole answer finds it in the cache.
                 last = frames
                 break
-            if flight.head is None:
-                flight.begin(head)
+            if not frames:
+                continue
             flight.append(frames)
+            if not recorder.keeps:
+                flight.forget_beginning()
+                await flight.room()
         last += recorder.end()
-        if flight.head is None:
-            flight.begin(head)
         recording = recorder.finish()
         stored = await self._keeper.keep(question, found, response, recording)
-        flight.append(last)
-        if not recorder.done:
-            flight.end(Ending(error=_cut_short(flight, response)))
+        if recorder.told_error or not recorder.done:
+            # Never a clean end: not even where the server ends what it broke as if all were well.
+            flight.append([frame for frame in last if frame.data != DONE_FRAME])
+            flight.end(Ending(error=_broken(recorder, response)))
             return
+        flight.append(last)
         payload = recording.payload if isinstance(recording, Complete) else None
         flight.end(Ending(payload=payload, stored=stored))
 
-    def _request(self, question: Question, upstream: Upstream) -> UpstreamRequest:
-        call = question.call
-        return UpstreamRequest(
-            request_id=call.request_id,
-            method="POST",
-            path=call.surface.value,
-            query=call.query,
-            headers=forwarded(call.headers, via=self._via),
-            credential=call.credential,
-            body=_body(question),
-            stream=call.stream,
-        )
 
-
-def _cut_short(flight: Flight, response: UpstreamResponse) -> UpstreamBroken:
-    told = any(frame.kind is FrameKind.ERROR for frame in flight.frames[-2:])
+def _broken(recorder: StreamRecorder, response: UpstreamResponse) -> UpstreamBroken:
+    told = recorder.told_error
     text = "the stream told an error" if told else "the stream ended before its terminal event"
     return UpstreamBroken(text, upstream=response.upstream, told=told)
-
-
-def _body(question: Question) -> bytes:
-    """The client's own bytes, but for the name of the model."""
-    call = question.call
-    if question.route.model == call.model:
-        return call.body
-    model = msgspec.json.encode(question.route.model)
-    return wire.edit(wire.members(call.body), remove=(), replace={"model": model})

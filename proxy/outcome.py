@@ -66,7 +66,40 @@ class Bypass(msgspec.Struct, frozen=True, kw_only=True):
 
 
 Hit: TypeAlias = ExactHit | SemanticHit | StaleHit
-Outcome: TypeAlias = Hit | Coalesced | Miss | Bypass
+
+
+class BatchHit(msgspec.Struct, frozen=True, kw_only=True):
+    """Embeddings of which all inputs were known: one hit for each different input."""
+
+    hits: tuple[Hit, ...]
+
+    @property
+    def stale(self) -> StaleHit | None:
+        """The first that is not fresh."""
+        return next((hit for hit in self.hits if isinstance(hit, StaleHit)), None)
+
+
+class BatchMiss(msgspec.Struct, frozen=True, kw_only=True):
+    """Embeddings of which not all inputs were known. Counts are of different inputs."""
+
+    hits: tuple[Hit, ...]
+    """Those that were known; empty where the whole batch was sent after all."""
+    num_joined: int
+    """Those that another request in flight was already asking for."""
+    num_sent: int
+    key: str
+    """Of the only input; empty when there are several."""
+    forward: str
+    reasons: tuple[str, ...] = ()
+    stored: bool = False
+
+    @property
+    def collapsed(self) -> bool:
+        """Others were asking for all that was missing."""
+        return self.num_joined > 0 and not self.num_sent
+
+
+Outcome: TypeAlias = Hit | Coalesced | Miss | Bypass | BatchHit | BatchMiss
 
 
 def word(outcome: Outcome) -> str:
@@ -84,6 +117,10 @@ def word(outcome: Outcome) -> str:
             return "miss"
         case Bypass():
             return "bypass"
+        case BatchHit(stale=stale):
+            return "exact" if stale is None else "stale"
+        case BatchMiss(collapsed=collapsed):
+            return "coalesced" if collapsed else "miss"
         case _:
             assert_never(outcome)
 
@@ -104,6 +141,13 @@ def cache_status(outcome: Outcome) -> str:
             return f'rejoinder; fwd={forward}{kept}; key="{key}"{_detail(detail)}'
         case Bypass(reasons=reasons):
             return f"rejoinder; fwd=bypass{_detail(reasons)}"
+        case BatchHit(hits=hits, stale=stale):
+            shown = f'; key="{hits[0].entry.key}"' if len(hits) == 1 else ""
+            ttl_s = min(hit.ttl_s for hit in hits)
+            how = "exact" if stale is None else stale.reason
+            return f"rejoinder; hit; ttl={int(ttl_s)}{shown}; detail={how}"
+        case BatchMiss():
+            return _of_batch(outcome)
         case _:
             assert_never(outcome)
 
@@ -111,21 +155,21 @@ def cache_status(outcome: Outcome) -> str:
 def reasons_of(outcome: Outcome) -> tuple[str, ...]:
     """Why it was not answered from the cache; empty when it was."""
     match outcome:
-        case Miss(detail=detail):
-            return detail
-        case Bypass(reasons=reasons):
+        case Miss(detail=reasons) | Bypass(reasons=reasons) | BatchMiss(reasons=reasons):
             return reasons
         case _:
             return ()
 
 
-def entry_of(outcome: Outcome) -> Entry | None:
-    """The stored answer that was served."""
+def entries_of(outcome: Outcome) -> tuple[Entry, ...]:
+    """The stored answers that were served."""
     match outcome:
         case ExactHit(entry=entry) | SemanticHit(entry=entry) | StaleHit(entry=entry):
-            return entry
+            return (entry,)
+        case BatchHit(hits=hits) | BatchMiss(hits=hits):
+            return tuple(hit.entry for hit in hits)
         case _:
-            return None
+            return ()
 
 
 def headers_of(outcome: Outcome) -> Headers:
@@ -137,8 +181,20 @@ def headers_of(outcome: Outcome) -> Headers:
         case SemanticHit(age_s=age_s, similarity=similarity):
             near = (b"x-cache-similarity", f"{similarity:.4f}".encode())
             return status, _X_CACHE["semantic"], (b"age", b"%d" % age_s), near
+        case BatchHit(hits=hits):
+            age_s = max(hit.age_s for hit in hits)
+            return status, _X_CACHE[word(outcome)], (b"age", b"%d" % age_s)
         case _:
             return status, _X_CACHE[word(outcome)]
+
+
+def _of_batch(miss: BatchMiss) -> str:
+    collapsed = "; collapsed" if miss.collapsed else ""
+    kept = "; stored" if miss.stored else ""
+    shown = f'; key="{miss.key}"' if miss.key else ""
+    counts = f"known={len(miss.hits)}", f"joined={miss.num_joined}", f"sent={miss.num_sent}"
+    detail = _detail((*counts, *miss.reasons))
+    return f"rejoinder; fwd={miss.forward}{collapsed}{kept}{shown}{detail}"
 
 
 def _detail(reasons: tuple[str, ...]) -> str:

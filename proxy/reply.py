@@ -4,15 +4,17 @@ from collections.abc import AsyncGenerator
 
 import msgspec
 
-from proxy.call import Headers
+from proxy.call import Headers, Surface
 from proxy.errors import (
     ClientError,
+    UpstreamBusy,
     UpstreamError,
     UpstreamStopped,
     UpstreamTimeout,
     UpstreamUnreachable,
     error_body,
 )
+from proxy.outcome import Outcome
 
 JSON = (b"content-type", b"application/json")
 STREAM: Headers = (
@@ -20,6 +22,7 @@ STREAM: Headers = (
     (b"cache-control", b"no-cache, no-transform"),
     (b"x-accel-buffering", b"no"),
 )
+_COME_BACK: Headers = ((b"retry-after", b"1"), (b"x-should-retry", b"true"))
 
 
 class Reply(msgspec.Struct, kw_only=True):
@@ -33,6 +36,13 @@ class Reply(msgspec.Struct, kw_only=True):
     body: bytes | AsyncGenerator[bytes, None]
 
 
+class Answer(msgspec.Struct, kw_only=True):
+    """A reply and what became of its request."""
+
+    reply: Reply
+    outcome: Outcome
+
+
 def of_client_error(error: ClientError) -> Reply:
     """A request that is wrong."""
     body = error_body(error.message, kind=error.kind, param=error.param, code=error.code)
@@ -43,9 +53,12 @@ def of_client_error(error: ClientError) -> Reply:
 
 
 def of_upstream_error(error: UpstreamError) -> Reply:
-    """No answer to be had. Our own tries are spent, so SDKs are told not to try again; where this
-    proxy is ending, another one may do better."""
+    """No answer to be had. Our own tries are spent, so SDKs are told not to try again; where
+    nothing was sent for want of a place, they are told to come back."""
     status, code = _status_of(error)
+    if isinstance(error, UpstreamBusy):
+        body = error_body(str(error), kind="rate_limit_error", code=code)
+        return Reply(status=status, headers=(JSON, *_COME_BACK), body=body)
     body = error_body(str(error), kind="upstream_error", code=code)
     again = b"true" if isinstance(error, UpstreamStopped) else b"false"
     return Reply(status=status, headers=(JSON, (b"x-should-retry", again)), body=body)
@@ -57,15 +70,31 @@ def of_fault(request_id: str) -> Reply:
     return Reply(status=500, headers=(JSON,), body=error_body(text, kind="server_error"))
 
 
-def error_event(error: UpstreamError) -> bytes:
-    """The event that ends a stream which broke off after its headers had been sent."""
+def error_event(error: UpstreamError, *, surface: Surface, sequence_number: int) -> bytes:
+    """The event that ends a stream which broke off after its headers had been sent.
+
+    On the Responses API it is an `error` event, numbered like the others; `error` stands in it too,
+    since that is what OpenAI's SDKs look for before they raise.
+    """
     _, code = _status_of(error)
-    return b"data: " + error_body(str(error), kind="upstream_error", code=code) + b"\n\n"
+    body = error_body(str(error), kind="upstream_error", code=code)
+    if surface is not Surface.RESPONSES:
+        return b"data: %b\n\n" % body
+    event = {
+        "type": "error",
+        "code": code,
+        "message": str(error),
+        "param": None,
+        "sequence_number": sequence_number,
+    }
+    return b"event: error\ndata: %b,%b\n\n" % (msgspec.json.encode(event)[:-1], body[1:])
 
 
 def _status_of(error: UpstreamError) -> tuple[int, str]:
     if isinstance(error, UpstreamTimeout):
         return 504, "upstream_timeout"
+    if isinstance(error, UpstreamBusy):
+        return 429, "upstream_busy"
     if isinstance(error, UpstreamStopped):
         return 503, "shutting_down"
     if isinstance(error, UpstreamUnreachable):

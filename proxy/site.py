@@ -8,13 +8,18 @@ import msgspec
 
 from index.verdict import rules_for
 from index.volatility import volatile
+from proxy.answer.replay import Replays
+from proxy.answering import Answering
 from proxy.cache import Cache
 from proxy.deciding import Decider
+from proxy.embeddings.batches import Batches
+from proxy.embeddings.making import Maker
 from proxy.errors import UpstreamStopped
 from proxy.flights import Flights
 from proxy.forwarding import Forwarder
 from proxy.keeping import Keeper
 from proxy.metrics import Metrics
+from proxy.outgoing import Outgoing
 from proxy.passthrough import Passthrough
 from proxy.pipeline import Pipeline
 from proxy.receiving import Receiver
@@ -23,7 +28,12 @@ from proxy.routing import Router
 from proxy.settings.config import Config
 from proxy.tenants import Tenants
 from proxy.upstreams.base import Upstream
+from proxy.upstreams.budget import RetryBudget
 from proxy.upstreams.fallback import Sender
+from proxy.upstreams.pool import Pool
+
+_REPLAYS_BYTES = 8 * 2**20
+"""Answers that had to be put into another form, remembered up to this size."""
 
 
 class Shared(msgspec.Struct, frozen=True, kw_only=True):
@@ -64,6 +74,7 @@ class Site(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 
     config: Config
     upstreams: Mapping[str, Upstream]
+    sender: Sender
     receiver: Receiver
     router: Router
     pipeline: Pipeline
@@ -83,8 +94,11 @@ class Site(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         self.flights.abandon(UpstreamStopped("the proxy is shutting down", upstream=""))
 
 
-def make_site(config: Config, upstreams: Mapping[str, Upstream], shared: Shared) -> Site:
-    """Wire the rooms. `config` was checked, `upstreams` has all that it names."""
+def make_site(
+    config: Config, upstreams: Mapping[str, Upstream], pools: Mapping[str, Pool], shared: Shared
+) -> Site:
+    """Wire the rooms. `config` was checked, `upstreams` has all that it names, and `pools` has the
+    pool of each."""
     via = pseudonym(shared.secret)
     router = Router(config, upstreams)
     decider = Decider(
@@ -96,14 +110,29 @@ def make_site(config: Config, upstreams: Mapping[str, Upstream], shared: Shared)
     )
     keeper = Keeper(cache=shared.cache, decider=decider, metrics=shared.metrics, clock=shared.clock)
     flights = Flights()
-    forwarder = Forwarder(flights=flights, sender=Sender(), keeper=keeper, via=via)
+    sender = Sender(
+        pools, budget=RetryBudget(share=config.retry_budget), count=shared.metrics.attempted
+    )
+    outgoing = Outgoing(sender, via=via)
+    pipeline = Pipeline(
+        decider=decider,
+        cache=shared.cache,
+        forwarder=Forwarder(flights=flights, outgoing=outgoing, keeper=keeper),
+        answering=Answering(Replays(max_bytes=_REPLAYS_BYTES), keep_alive_s=config.keep_alive),
+        batches=Batches(
+            decider=decider,
+            cache=shared.cache,
+            maker=Maker(flights=flights, outgoing=outgoing, keeper=keeper),
+        ),
+    )
     return Site(
         config=config,
         upstreams=upstreams,
+        sender=sender,
         receiver=Receiver(Tenants(config.tenants), config.limits, via=via, clock=shared.clock),
         router=router,
-        pipeline=Pipeline(decider=decider, cache=shared.cache, forwarder=forwarder),
-        passthrough=Passthrough(router, via=via),
+        pipeline=pipeline,
+        passthrough=Passthrough(router, sender, via=via),
         flights=flights,
         keeper=keeper,
         guests=Guests(),

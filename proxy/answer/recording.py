@@ -49,7 +49,7 @@ class StreamRecorder:
     """
 
     __slots__ = ("_ended", "_failure", "_grammar", "_headers", "_kept", "_kept_bytes", "_max_bytes",
-                 "_parser", "_surface", "_usage_frame", "done")  # fmt: skip
+                 "_parser", "_surface", "_usage_frame", "done", "told_error")  # fmt: skip
 
     def __init__(self, surface: Surface, *, max_bytes: int, headers: Headers = ()) -> None:
         self._surface = surface
@@ -64,6 +64,13 @@ class StreamRecorder:
         self._ended = False
         self.done = False
         """The terminal event has come."""
+        self.told_error = False
+        """An error event has come."""
+
+    @property
+    def keeps(self) -> bool:
+        """Nothing has come yet that forbids to keep the answer."""
+        return not self._failure
 
     @property
     def usage(self) -> Usage | None:
@@ -130,6 +137,7 @@ class StreamRecorder:
             case FrameKind.USAGE:
                 self._usage_frame = frame.data
             case FrameKind.ERROR:
+                self.told_error = True
                 self._fail("the stream tells an error")
             case FrameKind.DONE:
                 self.done = True

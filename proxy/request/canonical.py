@@ -26,6 +26,10 @@ OMITTED_ON_CHAT: dict[str, str] = OMITTED | {
     "store": "whether the provider logs it; on the Responses API others can refer to it later",
 }
 
+OMITTED_ON_EMBEDDINGS: dict[str, str] = OMITTED | {
+    "encoding_format": "how numbers are spelled; one entry serves both spellings",
+}
+
 NULL_IS_ABSENT: dict[Surface, frozenset[str]] = {
     Surface.CHAT: frozenset({
         "audio", "frequency_penalty", "logit_bias", "logprobs", "max_completion_tokens",
@@ -45,10 +49,14 @@ NULL_IS_ABSENT: dict[Surface, frozenset[str]] = {
 }  # fmt: skip
 """Fields for which the API reference declares null and leaving out the same ("nullable")."""
 
-_OMITTED_ON = {
-    surface: frozenset(OMITTED_ON_CHAT if surface is Surface.CHAT else OMITTED)
-    for surface in Surface
+OMITTED_ON: dict[Surface, dict[str, str]] = {
+    Surface.CHAT: OMITTED_ON_CHAT,
+    Surface.COMPLETIONS: OMITTED,
+    Surface.EMBEDDINGS: OMITTED_ON_EMBEDDINGS,
+    Surface.RESPONSES: OMITTED,
 }
+"""Fields that do not count, by surface."""
+
 _ENCODER = msgspec.json.Encoder(order="sorted")
 
 
@@ -59,7 +67,7 @@ def effective(
 
     `included` puts omitted fields back. Nothing is modified.
     """
-    omitted, nullable = _OMITTED_ON[surface], NULL_IS_ABSENT[surface]
+    omitted, nullable = OMITTED_ON[surface], NULL_IS_ABSENT[surface]
     kept = {
         name: value
         for name, value in fields.items()

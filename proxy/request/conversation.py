@@ -70,6 +70,14 @@ def with_last_user_text(surface: Surface, fields: dict[str, Any], text: str) -> 
     return _in_last_slot(surface, fields, lambda _: text)
 
 
+def inputs_of(fields: dict[str, Any]) -> list[Any]:
+    """The inputs of a request for embeddings, each a text or a list of token ids."""
+    given = fields["input"]
+    if isinstance(given, str) or isinstance(given[0], int):
+        return [given]
+    return list(given)
+
+
 def last_user_words(surface: Surface, fields: dict[str, Any]) -> str:
     """All text of the last user turn, wherever it stands; empty where there is none."""
     words = ""

@@ -19,6 +19,9 @@ by themselves; this keeps long documents from getting that far."""
 _CLIENT_TOOLS = frozenset({"function", "custom", "local_shell", "apply_patch"})
 """Tools that the client runs. Any other kind runs at the provider and reads the world."""
 
+_ENCODINGS = (None, "float", "base64")
+"""Spellings of embeddings that can be put into each other."""
+
 _WITH_TOOLS = frozenset({Surface.CHAT, Surface.RESPONSES})
 _LOGPROBS = "message.output_text.logprobs"
 _MEDIA = {"image_url": "image", "input_image": "image", "input_audio": "audio", "file": "file",
@@ -72,6 +75,8 @@ def _bars(call: Call, policy: Policy, volatile: Callable[[str], str | None]) -> 
     fields = call.fields
     if call.surface is Surface.RESPONSES:
         yield from _server_state(fields)
+    if call.surface is Surface.EMBEDDINGS and fields.get("encoding_format") not in _ENCODINGS:
+        yield "encoding_format"
     if call.surface in _WITH_TOOLS:
         if fields.get("web_search_options") is not None:
             yield "web_search"

@@ -14,6 +14,7 @@ The scope has the same parts, but with a marker in the place of the last user te
 
 import hashlib
 from collections.abc import Sequence
+from typing import Any
 
 from proxy.call import Call, Caller, Fingerprint
 from proxy.request import canonical
@@ -46,6 +47,43 @@ def fingerprint(
     )
     counts = normalize(call.surface, counts, policy.normalize)
     text = canonical.encode(counts)
+    parts = _parts(call, secret=secret, upstream=upstream, policy_name=policy_name, policy=policy)
+    key = _digest(_framed(_KEY, parts), text)
+    prompt = last_user_text(call.surface, call.fields) if semantic else None
+    if prompt is None:
+        return Fingerprint(key=key, scope="", prompt="", canonical=text)
+    around = canonical.encode(with_last_user_text(call.surface, counts, ""))
+    scope = _digest(_framed(_SCOPE, parts), around)
+    return Fingerprint(key=key, scope=scope, prompt=prompt, canonical=text)
+
+
+def fingerprints(
+    call: Call,
+    inputs: Sequence[Any],
+    *,
+    secret: bytes,
+    upstream: str,
+    model: str,
+    policy_name: str,
+    policy: Policy,
+) -> list[Fingerprint]:
+    """Of each input of a request for embeddings, as if it had been asked for alone."""
+    counts = canonical.effective(
+        call.surface, call.fields, model=model, included=policy.key.include
+    )
+    parts = _parts(call, secret=secret, upstream=upstream, policy_name=policy_name, policy=policy)
+    framed = _framed(_KEY, parts)
+    texts = [canonical.encode({**counts, "input": one}) for one in inputs]
+    return [
+        Fingerprint(key=_digest(framed, text), scope="", prompt="", canonical=text)
+        for text in texts
+    ]
+
+
+def _parts(
+    call: Call, *, secret: bytes, upstream: str, policy_name: str, policy: Policy
+) -> list[bytes]:
+    """All but the canonical request."""
     parts = [
         secret,
         *_holder(policy.share, call.caller),
@@ -59,13 +97,7 @@ def fingerprint(
     ]
     for header in counted(call.headers):
         parts += header
-    key = _digest(_KEY, parts, text)
-    prompt = last_user_text(call.surface, call.fields) if semantic else None
-    if prompt is None:
-        return Fingerprint(key=key, scope="", prompt="", canonical=text)
-    around = canonical.encode(with_last_user_text(call.surface, counts, ""))
-    scope = _digest(_SCOPE, parts, around)
-    return Fingerprint(key=key, scope=scope, prompt=prompt, canonical=text)
+    return parts
 
 
 def _holder(share: Share, caller: Caller) -> tuple[bytes, bytes, bytes]:
@@ -77,9 +109,15 @@ def _holder(share: Share, caller: Caller) -> tuple[bytes, bytes, bytes]:
     return b"credential", caller.tenant.encode(), caller.credential_id.encode()
 
 
-def _digest(domain: bytes, parts: Sequence[bytes], text: bytes) -> str:
-    """64 hex digits. The number of parts goes in too, since that of the headers varies."""
+def _framed(domain: bytes, parts: Sequence[bytes]) -> bytes:
+    """Parts that cannot be shifted into each other. Their number goes in too, since that of the
+    headers varies."""
     framed = [b"%b %d" % (domain, len(parts))]
-    for part in (*parts, text):
+    for part in parts:
         framed += b":%d:" % len(part), part
-    return hashlib.sha256(b"".join(framed)).hexdigest()
+    return b"".join(framed)
+
+
+def _digest(framed: bytes, text: bytes) -> str:
+    """64 hex digits."""
+    return hashlib.sha256(b"%b:%d:%b" % (framed, len(text), text)).hexdigest()

@@ -11,6 +11,7 @@ from msgspec import Meta
 
 from proxy.settings.listeners import Admin, Quota, Shutdown, Tls
 from proxy.settings.units import Bytes, Duration, Secret
+from proxy.settings.upstreams import Upstream
 
 T = TypeVar("T")
 
@@ -25,86 +26,6 @@ Ratio = Annotated[float, Meta(ge=0, le=1)]
 def _default(value: T) -> T:
     """A default that msgspec's schema cannot show by itself; `proxy.settings.schema` shows it."""
     return msgspec.field(default_factory=lambda: value)
-
-
-class Timeout(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Longest wait by phase. The defaults let reasoning models think."""
-
-    connect: Duration = _default(Duration(5))
-    """Until the connection stands, TLS included."""
-    first_byte: Duration = _default(Duration(120))
-    """From the request's last byte to the answer's first."""
-    idle: Duration = _default(Duration(60))
-    """Between two pieces of an answer."""
-    total: Duration = _default(Duration(600))
-    """From the beginning to the answer's last byte."""
-
-
-class KVCache(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Pages of the engine's KV cache."""
-
-    dtype: Literal["int8", "bf16", "fp32"] = "int8"
-    """How keys and values are kept."""
-    page_tokens: Literal[16, 32, 64] = 32
-    """Tokens in a page."""
-    memory: Bytes = _default(Bytes(256 * 2**20))
-    """What all pages together take."""
-
-
-class Engine(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The bundled engine, in a process of its own."""
-
-    model: str
-    """A path (relative ones count from the current folder), or `package:NAME` for an installed
-    package that carries the model."""
-    model_id: str = ""
-    """The id in `/v1/models` and in answers; by default made from the model's own name."""
-    device: Literal["auto", "cpu", "cuda"] = "auto"
-    """Where it computes; `auto` takes a GPU if there is one."""
-    weights: Literal["auto", "fp32", "bf16"] = "auto"
-    """How weights are kept; `auto` takes what the device is fast with."""
-    kv_cache: KVCache = _default(KVCache())
-    """Pages of the KV cache."""
-    max_context: Annotated[int, Meta(ge=16)] = 8192
-    """Tokens of prompt and answer together; the model's own limit also holds."""
-    max_batch: Annotated[int, Meta(ge=1, le=1024)] = 32
-    """Sequences in one running batch."""
-    threads: Annotated[int, Meta(ge=0)] = 0
-    """CPU threads; 0 takes all cores."""
-
-
-class Upstream(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Where misses go: `base_url` of any OpenAI-compatible server, or `engine`."""
-
-    base_url: str | None = None
-    """With or without `/v1`, as the server's own documentation gives it."""
-    engine: Engine | None = None
-    """The bundled engine instead of a server."""
-    credential: Literal["passthrough", "own"] = "passthrough"
-    """`passthrough`: the client's own key goes upstream (none does where the config has `tenants`,
-    whose keys are the proxy's); `own`: `api_key` of this file."""
-    api_key: Secret = _default(Secret())
-    """The key for `credential: own`."""
-    auth: Literal["bearer", "api-key"] = "bearer"
-    """The header that carries the key: `Authorization: Bearer`, or `api-key` as Azure wants it."""
-    query: dict[str, Secret] = {}
-    """Added to the query string of each request, such as Azure's `api-version`."""
-    headers: dict[str, Secret] = {}
-    """Added to each request."""
-    timeout: Timeout = _default(Timeout())
-    """Longest wait by phase."""
-    max_connections: Annotated[int, Meta(ge=1)] = 200
-    """Open connections at most."""
-    stream_usage: bool = True
-    """Ask for usage at the end of streams (`stream_options.include_usage`)."""
-
-    def __post_init__(self) -> None:
-        if (self.base_url is None) == (self.engine is None):
-            raise ValueError("give either `base_url` or `engine`")
-        if self.base_url is not None and not self.base_url.startswith(("http://", "https://")):
-            raise ValueError("`base_url` must begin with http:// or https://")
-        if self.credential == "own" and not self.api_key:
-            raise ValueError("`credential: own` needs `api_key`")
 
 
 class Semantic(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -176,6 +97,19 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """A larger answer is passed through and not stored."""
 
 
+class Span(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """From `min` up to and with `max`."""
+
+    min: Bytes = _default(Bytes(0))
+    """At least."""
+    max: Bytes | None = None
+    """At most; absent: no bound."""
+
+    def __post_init__(self) -> None:
+        if self.max is not None and self.max < self.min:
+            raise ValueError("`max` is below `min`")
+
+
 class Match(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Which requests a route takes: all given parts must hold. `*` stands for any text, slashes
     too, and `?` for one character."""
@@ -188,6 +122,11 @@ class Match(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """Patterns of headers' values; all must fit."""
     tenant: str | None = None
     """Pattern of the tenant's name."""
+    body: dict[str, str] = {}
+    """Patterns of fields of the request, by their path: `metadata.team`. Numbers and `true` count
+    as they are written in JSON; a list fits when one of its items does."""
+    prompt_bytes: Span | None = None
+    """How long the text of all messages is, in bytes of UTF-8: about four make a token."""
 
 
 class CacheUse(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -206,6 +145,15 @@ class ModelRewrite(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     """The model that the upstream is asked for."""
 
 
+class Hedge(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A second request beside a slow one. Whoever answers first is taken, the other is cancelled.
+    It counts as a retry."""
+
+    after: Duration
+    """How long a stream may go without its first event before another server, or the next upstream,
+    is asked too."""
+
+
 class Route(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What happens to the requests that match. The first route that matches counts."""
 
@@ -218,7 +166,11 @@ class Route(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     model: ModelRewrite | None = None
     """Ask the upstream for another model."""
     retries: Annotated[int, Meta(ge=0, le=10)] = 2
-    """Further attempts after the first, before the client has got a byte."""
+    """Further attempts at the same upstreams, before the client has got a byte. The next upstream
+    of the list is tried in any case."""
+    hedge: Hedge | None = None
+    """A second request where a stream begins slowly; absent: never. Plain answers begin only when
+    they are finished, so they are never asked for twice."""
 
 
 class Store(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -289,8 +241,13 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """Other names for models: a request for the first asks for the second."""
     policies: dict[str, Policy] = {}
     """How answers are kept and used again, by name."""
+    retry_budget: Ratio = 0.2
+    """Retries may be this share of all requests, so that they cannot multiply an overload."""
     limits: Limits = _default(Limits())
     """What a request may weigh."""
+    keep_alive: Duration = _default(Duration(10))
+    """A stream that is silent gets a comment after this time, or up to half as long again, so that
+    nothing on the way takes it for dead."""
     shutdown: Shutdown = _default(Shutdown())
     """What happens between SIGTERM and the end."""
 

@@ -32,7 +32,7 @@ COUNTED = {
         "best_of", "echo", "frequency_penalty", "logit_bias", "logprobs", "max_tokens", "model",
         "n", "presence_penalty", "prompt", "seed", "stop", "suffix", "temperature", "top_p",
     },
-    Surface.EMBEDDINGS: {"dimensions", "encoding_format", "input", "model"},
+    Surface.EMBEDDINGS: {"dimensions", "input", "model"},
     Surface.RESPONSES: {
         "access_programs", "background", "background_options", "context_management", "conversation",
         "image", "include", "input", "instructions", "max_output_tokens", "max_tool_calls", "model",
@@ -59,7 +59,7 @@ def counts(surface: Surface, fields: dict, **more) -> bytes:
 
 @pytest.mark.parametrize("surface", Surface)
 def test_every_field_of_the_api_is_counted_or_omitted_for_a_reason(surface):
-    omitted = canonical.OMITTED_ON_CHAT if surface is Surface.CHAT else canonical.OMITTED
+    omitted = canonical.OMITTED_ON[surface]
     known = fields_of(surface)
     assert set(known) - set(omitted) == COUNTED[surface]
     assert all(omitted.values())

@@ -1,0 +1,101 @@
+"""The inputs of a batch, and what the cache knows of each."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from proxy.answer import payload as payloads
+from proxy.cache import Cache, Found
+from proxy.embeddings.part import Part, read
+from proxy.outcome import Hit
+from proxy.question import Question
+from proxy.servable import rescue, servable
+
+
+class Piece(msgspec.Struct, frozen=True, kw_only=True):
+    """One input, however often it occurs in its batch."""
+
+    question: Question
+    """As if it had been asked for alone."""
+    found: Found
+    hit: Hit | None
+    part: Part | None
+    """What is served of the hit; None exactly when `hit` is."""
+
+    @property
+    def key(self) -> str:
+        """Under which it is kept."""
+        return self.question.key
+
+    @property
+    def text(self) -> Any:
+        """The input itself: a string, or token ids."""
+        return self.question.call.fields["input"]
+
+
+class Batch(msgspec.Struct, frozen=True, kw_only=True):
+    """A request for embeddings, split up."""
+
+    order: tuple[str, ...]
+    """The key of each input, repeated ones too."""
+    pieces: dict[str, Piece]
+
+    @property
+    def known(self) -> list[Piece]:
+        """Those that can be served."""
+        return [piece for piece in self.pieces.values() if piece.hit is not None]
+
+    @property
+    def missing(self) -> list[Piece]:
+        """Those that have to be made."""
+        return [piece for piece in self.pieces.values() if piece.hit is None]
+
+    def without_hits(self) -> "Batch":
+        """The batch as if nothing of it were known."""
+        pieces = {
+            key: msgspec.structs.replace(piece, hit=None, part=None)
+            for key, piece in self.pieces.items()
+        }
+        return msgspec.structs.replace(self, pieces=pieces)
+
+    @property
+    def only_key(self) -> str:
+        """The key of the only input; empty when there are several."""
+        return self.order[0] if len(self.pieces) == 1 else ""
+
+
+async def look_up(cache: Cache, pieces: Sequence[Question]) -> Batch:
+    """Find each different input once."""
+    order = tuple(piece.key for piece in pieces)
+    found: dict[str, Piece] = {}
+    for question in pieces:
+        if question.key not in found:
+            found[question.key] = _piece(question, await cache.find(question))
+    return Batch(order=order, pieces=found)
+
+
+def rescued(batch: Batch) -> Batch | None:
+    """The batch with stale answers for all that is missing; None when there are not enough."""
+    pieces = dict(batch.pieces)
+    for piece in batch.missing:
+        hit = rescue(piece.found)
+        part = None if hit is None else _part(hit)
+        if part is None:
+            return None
+        pieces[piece.key] = msgspec.structs.replace(piece, hit=hit, part=part)
+    return msgspec.structs.replace(batch, pieces=pieces)
+
+
+def _piece(question: Question, found: Found) -> Piece:
+    hit = servable(question, found)
+    part = None if hit is None else _part(hit)
+    return Piece(question=question, found=found, hit=hit if part else None, part=part)
+
+
+def _part(hit: Hit) -> Part | None:
+    """None when the entry cannot be read any more."""
+    payload = payloads.decode(hit.entry.payload)
+    if payload is None:
+        return None
+    return read(payload.body, upstream=hit.entry.upstream, headers=payload.headers)

@@ -1,0 +1,53 @@
+"""From a question to the request that its upstream gets."""
+
+import functools
+from collections.abc import Mapping
+
+import msgspec
+
+from proxy.question import Question
+from proxy.request import wire
+from proxy.request.headers import forwarded
+from proxy.upstreams.base import Upstream, UpstreamRequest, UpstreamResponse
+from proxy.upstreams.fallback import Sender
+
+_NOTHING: Mapping[str, bytes] = {}
+
+
+class Outgoing:
+    """Asks the upstreams of a question's route."""
+
+    def __init__(self, sender: Sender, *, via: bytes) -> None:
+        self._sender = sender
+        self._via = via
+
+    async def send(
+        self, question: Question, *, replace: Mapping[str, bytes] = _NOTHING
+    ) -> UpstreamResponse:
+        """The response, headers first. `replace` puts other members (JSON) into the body. Raises
+        UpstreamError."""
+        request = functools.partial(self._request, question, _body(question, replace))
+        return await self._sender.send(question.route, request)
+
+    def _request(self, question: Question, body: bytes, _upstream: Upstream) -> UpstreamRequest:
+        call = question.call
+        return UpstreamRequest(
+            request_id=call.request_id,
+            method="POST",
+            path=call.surface.value,
+            query=call.query,
+            headers=forwarded(call.headers, via=self._via),
+            credential=call.credential,
+            body=body,
+            stream=call.stream,
+        )
+
+
+def _body(question: Question, replace: Mapping[str, bytes]) -> bytes:
+    """The client's own bytes, but for the name of the model and what is replaced."""
+    call = question.call
+    if question.route.model != call.model:
+        replace = {**replace, "model": msgspec.json.encode(question.route.model)}
+    if not replace:
+        return call.body
+    return wire.edit(wire.members(call.body), remove=(), replace=replace)
