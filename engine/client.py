@@ -7,6 +7,7 @@ import logging
 from collections.abc import Callable
 from typing import assert_never
 
+from engine.attached import Attached
 from engine.config import EngineConfig
 from engine.errors import EngineDied, EngineDown, ModelUnusable
 from engine.generation import Generation
@@ -38,12 +39,18 @@ class EngineClient:
     """Starts the worker process, restarts it when it dies, and speaks to it. One event loop."""
 
     def __init__(
-        self, config: EngineConfig, *, on_progress: Callable[[float], None] = lambda _: None
+        self,
+        config: EngineConfig,
+        *,
+        on_progress: Callable[[float], None] = lambda _: None,
+        shared: str | None = None,
     ) -> None:
-        """`on_progress` gets the share of the model that is loaded, also after restarts."""
+        """`on_progress` gets the share of the model that is loaded, also after restarts. `shared`:
+        the socket of a relay (`engine.relay`), whose worker is used instead of one of our own."""
         self._config = config
+        self._shared = shared
         self._on_progress = on_progress
-        self._worker: WorkerProcess | None = None
+        self._worker: WorkerProcess | Attached | None = None
         self._supervisor: asyncio.Task[None] | None = None
         self._generations: dict[int, Generation] = {}
         self._inspections: list[asyncio.Future[Occupancy]] = []
@@ -83,6 +90,11 @@ class EngineClient:
             raise EngineDown(f"the engine is not ready: {self._trouble}") from error
         return self._ready
 
+    async def down(self) -> None:
+        """Returns when the worker is not ready, or not any more."""
+        while self._ready is not None:
+            await self._changed.wait()
+
     def generate(self, request: Request) -> Generation:
         """Sends the request. Raises EngineDown unless `ready`."""
         worker = self._running()
@@ -112,7 +124,7 @@ class EngineClient:
         self._trouble = "closed"
         self._notify()
 
-    def _running(self) -> WorkerProcess:
+    def _running(self) -> WorkerProcess | Attached:
         if self._worker is None or self._ready is None:
             raise EngineDown(f"the engine is not ready: {self._trouble}")
         return self._worker
@@ -135,7 +147,7 @@ class EngineClient:
 
     async def _live(self) -> bool:
         """One life of a worker. False when it found that it cannot work with this model."""
-        self._worker = await WorkerProcess.spawn(self._config)
+        self._worker = await self._start_or_join()
         usable = True
         try:
             while messages := await self._worker.read():
@@ -146,12 +158,18 @@ class EngineClient:
                         self._handle(message)
         finally:
             worker, self._worker, self._ready = self._worker, None, None
+            self._notify()
             if usable:
                 self._trouble = "the engine process died and is being restarted"
             self._fail_all(EngineDied("the engine process ended in the middle of the request"))
             exit_code = await asyncio.shield(worker.end())
-            log.info("engine worker %d ended with %d", worker.pid, exit_code)
+            log.info("engine worker %s ended with %d", worker.pid or "of others", exit_code)
         return usable
+
+    async def _start_or_join(self) -> WorkerProcess | Attached:
+        if self._shared is not None:
+            return await Attached.connect(self._shared)
+        return await WorkerProcess.spawn(self._config)
 
     def _handle(
         self, message: Loading | Ready | Started | Delta | Finished | Failed | Occupancy

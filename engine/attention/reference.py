@@ -1,6 +1,6 @@
 """Attention in plain torch: right first. Other kernels are measured against it.
 
-Sequences with one query, the decodes, go together, padded to the longest; each prefill chunk goes
+Sequences with one query, the decodes, go in groups, padded to the longest; each prefill chunk goes
 by itself. Everything is computed in float32; with INT8 pages the scales fold into scores and
 probabilities.
 """
@@ -14,6 +14,8 @@ from torch.nn.functional import scaled_dot_product_attention
 from engine.attention.spans import AttentionSpans
 from engine.pool import LayerPages
 
+_GATHERED_TOKENS = 4096
+
 
 def attend(queries: torch.Tensor, pages: LayerPages, spans: AttentionSpans) -> torch.Tensor:
     """See `engine.attention.spans.Attend`."""
@@ -21,11 +23,9 @@ def attend(queries: torch.Tensor, pages: LayerPages, spans: AttentionSpans) -> t
     starts = spans.query_starts.tolist()
     counts = [end - start for start, end in itertools.pairwise(starts)]
     singles = [i for i, count in enumerate(counts) if count == 1]
-    if singles:
-        rows = [starts[i] for i in singles]
-        result[rows] = _decode(
-            queries[rows], pages, spans.page_tables[singles], spans.kv_lens[singles]
-        )
+    for group in _groups(singles, spans):
+        rows = [starts[i] for i in group]
+        result[rows] = _decode(queries[rows], pages, spans.page_tables[group], spans.kv_lens[group])
     for i, count in enumerate(counts):
         if count > 1:
             rows_of = slice(starts[i], starts[i + 1])
@@ -33,6 +33,13 @@ def attend(queries: torch.Tensor, pages: LayerPages, spans: AttentionSpans) -> t
                 queries[rows_of], pages, spans.page_tables[i], int(spans.kv_lens[i])
             )
     return result
+
+
+def _groups(singles: list[int], spans: AttentionSpans) -> list[list[int]]:
+    """Few enough together that what is gathered for them stays in the CPU's cache."""
+    longest = int(spans.kv_lens.max())
+    size = max(1, _GATHERED_TOKENS // longest)
+    return [singles[at : at + size] for at in range(0, len(singles), size)]
 
 
 def _decode(
@@ -47,21 +54,24 @@ def _decode(
     unused = torch.arange(num_kv) >= kv_lens[:, None, None, None]  # [num_seqs, 1, 1, num_kv]
 
     def gathered(part: torch.Tensor) -> torch.Tensor:
-        """[num_pages_of_pool, num_kv_heads, ...] → [num_seqs, num_kv_heads, num_kv, ...]"""
+        """[num_pages_of_pool, num_kv_heads, …] → float32 [num_seqs, num_kv_heads, num_kv, …]"""
         taken = part.index_select(0, tables).view(num_seqs, num_pages, *part.shape[1:])
-        return taken.transpose(1, 2).reshape(num_seqs, num_kv_heads, num_kv, *part.shape[3:])
+        by_head = taken.transpose(1, 2)
+        # Ordered and widened in one pass.
+        wide = torch.empty(by_head.shape, dtype=torch.float32).copy_(by_head)
+        return wide.view(num_seqs, num_kv_heads, num_kv, *part.shape[3:])
 
     grouped = queries.view(num_seqs, num_kv_heads, num_heads // num_kv_heads, head_dim)
-    scores = (grouped / math.sqrt(head_dim)) @ gathered(pages.keys).float().mT
+    scores = (grouped / math.sqrt(head_dim)) @ gathered(pages.keys).mT
     if pages.key_scales is not None:
-        scores *= gathered(pages.key_scales).float()[:, :, None]
+        scores *= gathered(pages.key_scales)[:, :, None]
     weights = scores.masked_fill_(unused, -math.inf).softmax(dim=-1)
-    values = gathered(pages.values).float()
+    values = gathered(pages.values)
     if pages.value_scales is None:
         values = values.masked_fill(unused.view(num_seqs, 1, num_kv, 1), 0.0)
     else:
         # 0 * NaN is NaN: what lies behind the last token must not be multiplied.
-        weights *= gathered(pages.value_scales).float()[:, :, None].masked_fill(unused, 0.0)
+        weights *= gathered(pages.value_scales)[:, :, None].masked_fill(unused, 0.0)
     return (weights @ values).view(num_seqs, num_heads, head_dim)
 
 
