@@ -21,18 +21,19 @@ from proxy.admin import Office, admin_app
 from proxy.cache import Cache
 from proxy.dataport import DataPort
 from proxy.errors import ConfigError
-from proxy.flights import Listener
+from proxy.flight import Listener
 from proxy.gate import Gate
 from proxy.health import Health, healthz, readyz
 from proxy.metrics import Metrics
 from proxy.reload import Change, ReloadReport, change_to
 from proxy.settings import config as written
 from proxy.settings.listeners import Admin
+from proxy.settings.upstreams import Upstream as UpstreamConfig
 from proxy.site import Shared, Site, make_site
 from proxy.tenants import ANONYMOUS
 from proxy.upstreams.base import Upstream
-from proxy.upstreams.remote import RemoteUpstream
-from proxy.upstreams.transport import make_transport
+from proxy.upstreams.fleet import RemoteUpstream
+from proxy.upstreams.pool import Pool
 
 log = logging.getLogger("rejoinder")
 
@@ -51,8 +52,10 @@ class Proxy:
         self._shared = Shared(
             cache=self._cache, metrics=self._metrics, secret=store.secret, clock=time.time
         )
-        self._site = make_site(config, self._make_upstreams(config, config.upstreams), self._shared)
+        upstreams = self._make_upstreams(config, config.upstreams)
+        self._site = make_site(config, upstreams, _make_pools(config, upstreams), self._shared)
         self._retiring: set[Site] = set()
+        self._metrics.watch(lambda: self._site.sender.states())
         self._background: set[asyncio.Task[None]] = set()
         self.health = Health(lambda: self._site.upstreams.values())
         self._reload: Callable[[], Awaitable[ReloadReport]] = _nothing_to_reload
@@ -81,7 +84,9 @@ class Proxy:
         kept = {name: old.upstreams[name] for name in change.kept}
         fresh = self._make_upstreams(change.config, set(change.config.upstreams) - change.kept)
         await _start_all(fresh)
-        self._site = make_site(change.config, {**kept, **fresh}, self._shared)
+        pools = {name: old.sender.pools[name] for name in change.kept}
+        pools |= _make_pools(change.config, fresh)
+        self._site = make_site(change.config, {**kept, **fresh}, pools, self._shared)
         self._port.site = self._site
         self._retiring.add(old)
         dropped = [one for name, one in old.upstreams.items() if name not in change.kept]
@@ -146,6 +151,7 @@ class Proxy:
             "in_flight": self.in_flight(),
             "waiting": len(self.listeners()),
             "requests": self._metrics.by_outcome(),
+            "upstreams": self._site.sender.states(),
             "reload": self.health.reloaded(),
         }
 
@@ -239,13 +245,19 @@ async def _nothing_to_reload() -> ReloadReport:
     return ReloadReport(at=time.time(), ok=False, problems=(problem,))
 
 
-def _upstream(name: str, config: written.Upstream, *, say: Say) -> Upstream:
+def _upstream(name: str, config: UpstreamConfig, *, say: Say) -> Upstream:
     if config.engine is not None:
         # Imported where it is needed, so that a proxy without an engine stays light.
         from proxy.upstreams.local import LocalUpstream
 
         return LocalUpstream(name, config.engine, on_progress=say)
-    return RemoteUpstream(name, config, transport=make_transport(config))
+    return RemoteUpstream(name, config)
+
+
+def _make_pools(config: written.Config, upstreams: Mapping[str, Upstream]) -> dict[str, Pool]:
+    return {
+        name: Pool(name, one.servers, config.upstreams[name]) for name, one in upstreams.items()
+    }
 
 
 def _data_app(port: DataPort, health: Health) -> Litestar:

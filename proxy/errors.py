@@ -5,6 +5,7 @@ RejoinderError
 ├── ClientError          the request is wrong; answered with its status in OpenAI's shape
 ├── ClientLeft           the client hung up; nobody is left to be answered
 └── UpstreamError        no usable answer came from an upstream
+    ├── UpstreamBusy           too many requests in flight already: nothing was sent
     ├── UpstreamUnreachable    no connection: nothing was sent, so another try is safe
     ├── UpstreamStopped        this proxy is shutting down; another one may do better
     ├── UpstreamTimeout        a phase took too long: connect, first_byte, idle or total
@@ -58,6 +59,10 @@ class UpstreamError(RejoinderError):
     def __init__(self, message: str, *, upstream: str) -> None:
         super().__init__(message)
         self.upstream = upstream
+
+
+class UpstreamBusy(UpstreamError):
+    """As many requests in flight as its config allows, and no place came free in time."""
 
 
 class UpstreamUnreachable(UpstreamError):

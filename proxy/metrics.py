@@ -1,6 +1,12 @@
 """Counters for Prometheus. One registry an application, so that two can live in one process."""
 
+from collections.abc import Callable, Iterable, Iterator
+
 from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.registry import Collector
+
+from proxy.upstreams.pool import ServerState
 
 _LATENCY_S = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.1, 0.25, 1, 2.5, 10, 30, 120)
 
@@ -57,6 +63,14 @@ class Metrics:
             "rejoinder_purges_total", "Purges.", ("kind",), registry=self.registry
         )
 
+    def attempted(self, upstream: str, result: str) -> None:
+        """Count an attempt at an upstream; `result` is one of few words."""
+        self.attempts.labels(upstream, result).inc()
+
+    def watch(self, servers: Callable[[], Iterable[ServerState]]) -> None:
+        """Show how the servers of the upstreams are doing, asked whenever the metrics are."""
+        self.registry.register(_Servers(servers))
+
     def by_outcome(self) -> dict[str, int]:
         """Requests so far by outcome."""
         counts: dict[str, int] = {}
@@ -70,3 +84,32 @@ class Metrics:
     def exposition(self) -> bytes:
         """Prometheus' text format."""
         return generate_latest(self.registry)
+
+
+class _Servers(Collector):
+    """Gauges of the upstreams' servers."""
+
+    def __init__(self, servers: Callable[[], Iterable[ServerState]]) -> None:
+        self._servers = servers
+
+    def collect(self) -> Iterator[GaugeMetricFamily]:
+        labels = ("upstream", "server")
+        in_flight = GaugeMetricFamily(
+            "rejoinder_upstream_in_flight",
+            "Requests at a server whose answers have not ended.",
+            labels=labels,
+        )
+        left_alone = GaugeMetricFamily(
+            "rejoinder_upstream_left_alone",
+            "1 while nothing is sent to a server since most requests to it failed.",
+            labels=labels,
+        )
+        for state in self._servers():
+            in_flight.add_metric((state.upstream, state.server), state.in_flight)
+            left_alone.add_metric((state.upstream, state.server), float(state.left_alone))
+        yield in_flight
+        yield left_alone
+
+    def describe(self) -> Iterator[GaugeMetricFamily]:
+        """Nothing: without it the registry would collect once at the registration."""
+        return iter(())

@@ -8,11 +8,13 @@ from proxy.asgi import Scope
 from proxy.call import Headers
 from proxy.client import Client
 from proxy.errors import ClientLeft
+from proxy.matching import Facts
 from proxy.reply import Reply
 from proxy.request.headers import forwarded, passed_on
-from proxy.routing import Facts, Router
+from proxy.routing import Router
 from proxy.tenants import Identity
 from proxy.upstreams.base import UpstreamRequest, UpstreamResponse
+from proxy.upstreams.fallback import Sender
 
 _LENGTH = frozenset({b"content-length", b"transfer-encoding"})
 
@@ -21,8 +23,9 @@ class Passthrough:
     """Sends a request to the first upstream of its route, once: a body that streams cannot be sent
     again."""
 
-    def __init__(self, router: Router, *, via: bytes) -> None:
+    def __init__(self, router: Router, sender: Sender, *, via: bytes) -> None:
         self._router = router
+        self._sender = sender
         self._via = via
 
     async def answer(
@@ -47,7 +50,7 @@ class Passthrough:
             body=_body(client) if has_body else b"",
             stream=False,
         )
-        response = await upstream.send(request)
+        response = await self._sender.relay(upstream, request)
         # The body is passed on unchanged, so its length holds.
         size = tuple(pair for pair in response.headers if pair[0] == b"content-length")
         return Reply(

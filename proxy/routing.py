@@ -1,28 +1,17 @@
 """Which upstreams and which policy a request gets. Pure: facts in, a route out."""
 
-import re
 from collections.abc import Iterator, Mapping
 from typing import Literal
 
 import msgspec
 
-from proxy.call import Headers
 from proxy.errors import ClientError
+from proxy.matching import Facts, Matcher
 from proxy.settings import config as written
-from proxy.settings.glob import compile_globs, is_literal
+from proxy.settings.glob import is_literal
 from proxy.upstreams.base import Upstream
 
 Mode = Literal["serve", "shadow", "none"]
-
-
-class Facts(msgspec.Struct, frozen=True, kw_only=True):
-    """What routing looks at. `model` as the client wrote it; None where a surface has no model."""
-
-    model: str | None
-    path: str
-    """Below `/v1`, with its slash: `/chat/completions`."""
-    headers: Headers
-    tenant: str
 
 
 class Route(msgspec.Struct, frozen=True, kw_only=True):
@@ -39,6 +28,8 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
     policy_name: str | None
     policy: written.Policy | None
     retries: int
+    hedge_after_s: float | None = None
+    """A stream without a first event by then is asked for a second time."""
 
 
 class Model(msgspec.Struct, frozen=True, kw_only=True):
@@ -70,7 +61,7 @@ class Router:
         """
         model, path = self._resolved(facts.model), f"/v1{facts.path}"
         for rule in self._rules:
-            if rule.matches(facts, model, path):
+            if rule.matcher.fits(facts, model, path):
                 return rule.route_of(model)
         raise _no_path(facts.path) if facts.model is None else _no_model(facts.model)
 
@@ -83,7 +74,7 @@ class Router:
             if owner is not None:
                 found.setdefault(name, Model(id=name, owned_by=owner))
         for rule in self._rules:
-            if rule.takes_tenant(tenant):
+            if rule.matcher.takes_tenant(tenant):
                 for model in rule.models():
                     found.setdefault(model.id, model)
         return tuple(found.values())
@@ -100,7 +91,7 @@ class Router:
 
     def _owner(self, model: str, tenant: str) -> str | None:
         for rule in self._rules:
-            if rule.takes_tenant(tenant) and rule.takes_model(model):
+            if rule.matcher.takes_tenant(tenant) and rule.matcher.takes_model(model):
                 return rule.upstreams[0].name
         return None
 
@@ -121,34 +112,9 @@ class _Rule:
         globs = (match.model,) if isinstance(match.model, str) else match.model
         self.upstreams = tuple(upstreams[to] for to in names)
         self._literals = tuple(g for g in globs or () if is_literal(g))
-        self._model = None if globs is None else compile_globs(*globs)
-        self._path = None if match.path is None else compile_globs(match.path)
-        self._tenant = None if match.tenant is None else compile_globs(match.tenant)
-        self._headers = tuple(
-            (header.lower().encode("latin-1"), compile_globs(glob))
-            for header, glob in match.header.items()
-        )
+        self.matcher = Matcher(match)
         self._rewrite = None if route.model is None else route.model.rewrite
         self._outcome = self._made(route, name, config)
-
-    def matches(self, facts: Facts, model: str | None, path: str) -> bool:
-        """All conditions hold. `model` is the request's with its alias resolved, `path` whole."""
-        return (
-            self.takes_model(model)
-            and (self._path is None or self._path.fullmatch(path) is not None)
-            and self.takes_tenant(facts.tenant)
-            and all(_has(facts.headers, name, glob) for name, glob in self._headers)
-        )
-
-    def takes_model(self, model: str | None) -> bool:
-        """The model's condition holds; a request without a model meets no such condition."""
-        return self._model is None or (
-            model is not None and self._model.fullmatch(model) is not None
-        )
-
-    def takes_tenant(self, tenant: str) -> bool:
-        """The tenant's condition holds."""
-        return self._tenant is None or self._tenant.fullmatch(tenant) is not None
 
     def route_of(self, model: str | None) -> Route:
         """The outcome for a model that matches."""
@@ -162,7 +128,7 @@ class _Rule:
             yield Model(id=literal, owned_by=self.upstreams[0].name)
         for upstream in self.upstreams:
             for model_id in upstream.models:
-                if self.takes_model(model_id):
+                if self.matcher.takes_model(model_id):
                     yield Model(id=model_id, owned_by=upstream.name)
 
     def _made(self, route: written.Route, name: str, config: written.Config) -> Route:
@@ -178,15 +144,8 @@ class _Rule:
             policy_name=None if uncached else policy_name,
             policy=None if uncached else config.policies[policy_name],
             retries=route.retries,
+            hedge_after_s=None if route.hedge is None else float(route.hedge.after),
         )
-
-
-def _has(headers: Headers, name: bytes, glob: re.Pattern[str]) -> bool:
-    return any(
-        glob.fullmatch(value.decode("latin-1")) is not None
-        for known, value in headers
-        if known == name
-    )
 
 
 def _resolve(name: str, aliases: Mapping[str, str]) -> str:

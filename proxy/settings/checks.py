@@ -5,17 +5,18 @@ Pure: a config in, findings out. `proxy.settings.file` finds the lines.
 
 import re
 from collections.abc import Callable, Iterator
-from urllib.parse import urlsplit
 
 import msgspec
 import regex  # type: ignore[import-untyped]  # no stubs are published with it
 
 from proxy.settings.address import parse_address
-from proxy.settings.config import Config, TagRule, Upstream
+from proxy.settings.config import Config, TagRule
 from proxy.settings.finding import Finding, check_header, check_name
 from proxy.settings.listenerchecks import check_listeners, check_processes
 from proxy.settings.routechecks import check_aliases, check_routes
 from proxy.settings.tree import Path, suggest
+from proxy.settings.upstreamchecks import check_servers
+from proxy.settings.upstreams import Upstream
 
 _TENANT = re.compile(r"[!-+\--~]{1,128}")
 _GROUP = re.compile(r"\\(?:(\d+)|g<(\w+)>)")
@@ -51,26 +52,9 @@ def _upstreams(config: Config, machine: Machine) -> Iterator[Finding]:
     for name, upstream in config.upstreams.items():
         path: Path = ("upstreams", name)
         yield from check_name(name, path)
-        if upstream.base_url is not None:
-            yield from _base_url(upstream.base_url, (*path, "base_url"))
-        for header, value in upstream.headers.items():
-            yield from check_header(header, value, (*path, "headers", header))
+        yield from check_servers(upstream, path, has_path=machine.has_path)
         if upstream.engine is not None:
             yield from _engine(upstream, (*path, "engine"), machine)
-
-
-def _base_url(base_url: str, path: Path) -> Iterator[Finding]:
-    try:
-        parts = urlsplit(base_url)
-        host, port = parts.hostname, parts.port
-    except ValueError as error:
-        yield Finding(path=path, message=f"not a URL: {error}")
-        return
-    if not host or port == 0:
-        yield Finding(path=path, message="not a URL with a host and, if any, a valid port")
-    elif parts.username is not None or parts.query or parts.fragment:
-        message = "no user, query or fragment in a base URL; `api_key` and `query` are for that"
-        yield Finding(path=path, message=message)
 
 
 def _engine(upstream: Upstream, path: Path, machine: Machine) -> Iterator[Finding]:

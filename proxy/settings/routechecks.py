@@ -34,6 +34,8 @@ def check_routes(config: Config) -> Iterator[Finding]:
         yield from _globs(route, config, ("routes", index, "match", "model"))
         for header, glob in route.match.header.items():
             yield from check_header(header, glob, ("routes", index, "match", "header", header))
+        yield from _fields(route.match, ("routes", index, "match", "body"))
+        yield from _hedge(route, config, ("routes", index, "hedge"))
     yield from _shadowed(config.routes)
 
 
@@ -78,6 +80,24 @@ def _globs(route: Route, config: Config, path: Path) -> Iterator[Finding]:
             yield Finding(path=path, message=message, warning=True)
 
 
+def _fields(match: Match, path: Path) -> Iterator[Finding]:
+    for field in match.body:
+        if not all(field.split(".")):
+            message = "a path of names with a dot between them, such as metadata.team"
+            yield Finding(path=(*path, field), message=message)
+        elif field == "model":
+            message = "aliases are not resolved here; `match.model` is for that"
+            yield Finding(path=(*path, field), message=message, warning=True)
+
+
+def _hedge(route: Route, config: Config, path: Path) -> Iterator[Finding]:
+    names = (route.to,) if isinstance(route.to, str) else route.to
+    known = [config.upstreams[name] for name in names if name in config.upstreams]
+    if route.hedge is not None and len(known) == 1 and len(known[0].bases) < 2:
+        message = "there is nobody else to ask: one upstream with one server"
+        yield Finding(path=path, message=message, warning=True)
+
+
 def _shadowed(routes: tuple[Route, ...]) -> Iterator[Finding]:
     for index, route in enumerate(routes):
         for before in range(index):
@@ -90,7 +110,7 @@ def _shadowed(routes: tuple[Route, ...]) -> Iterator[Finding]:
 def _takes_all_of(first: Match, later: Match) -> bool:
     """Every request that fits `later` also fits `first`."""
     unconditional = first.path in (None, "*", "/v1/*") and first.tenant in (None, "*")
-    if first.header or not unconditional:
+    if first.header or first.body or first.prompt_bytes or not unconditional:
         return False
     wide, narrow = _model_globs(first), _model_globs(later)
     if wide is None:

@@ -7,9 +7,10 @@ from typing import Any
 
 import msgspec
 
-from proxy.settings import config, listeners
+from proxy.settings import config, listeners, upstreams
 from proxy.settings.units import schema_of, to_config
 
+_SOURCES = (config, listeners, upstreams)
 _DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
 
@@ -22,7 +23,7 @@ def schema() -> bytes:
     }
     documentation = _field_docs()
     for name, definition in document["$defs"].items():
-        kind = getattr(config, name)
+        kind = next(getattr(source, name) for source in _SOURCES if hasattr(source, name))
         for field in msgspec.structs.fields(kind):
             shown = definition["properties"][field.encode_name]
             _describe(shown, documentation[name].get(field.name, ""))
@@ -41,7 +42,7 @@ def _describe(shown: dict[str, Any], documentation: str) -> None:
 
 def _field_docs() -> dict[str, dict[str, str]]:
     """The docstrings that stand under the fields in the source, by class and field."""
-    modules = [ast.parse(inspect.getsource(source)) for source in (config, listeners)]
+    modules = [ast.parse(inspect.getsource(source)) for source in _SOURCES]
     return {
         node.name: _docs_of(node.body)
         for module in modules

@@ -45,10 +45,28 @@ class UpstreamResponse(msgspec.Struct, kw_only=True):
         return b""
 
 
-class Upstream(Protocol):
-    """A remote server or the bundled engine. Speaks OpenAI's wire format on both sides."""
+class Server(Protocol):
+    """One place that answers, in OpenAI's wire format: a server at a base URL, or the engine."""
 
     name: str
+    """Where it is, as logs and metrics call it."""
+
+    async def send(self, request: UpstreamRequest) -> UpstreamResponse:
+        """Send and wait for the headers. Any status is a response; raises `UpstreamError` when
+        there is none. Cancelling it closes the connection."""
+        ...
+
+
+class Upstream(Protocol):
+    """One server, several that are alike, or the bundled engine: what a route names. Requests go
+    to its servers through its `proxy.upstreams.pool.Pool`."""
+
+    name: str
+
+    @property
+    def servers(self) -> tuple[Server, ...]:
+        """Where requests can be sent; at least one, always the same."""
+        ...
 
     @property
     def identity(self) -> str:
@@ -60,11 +78,6 @@ class Upstream(Protocol):
     @property
     def models(self) -> tuple[str, ...]:
         """Model ids that it is known to serve (for `/v1/models`); empty when it has to be asked."""
-        ...
-
-    async def send(self, request: UpstreamRequest) -> UpstreamResponse:
-        """Send and wait for the headers. Any status is a response; raises `UpstreamError` when
-        there is none. Cancelling it closes the connection."""
         ...
 
     async def start(self) -> None:

@@ -1,7 +1,8 @@
-"""What bodies of answers have in common, and the simplest one."""
+"""What bodies of answers have in common, and the simplest ones."""
 
 from abc import abstractmethod
-from collections.abc import AsyncGenerator
+from collections import deque
+from collections.abc import AsyncGenerator, Callable, Iterable
 from types import TracebackType
 from typing import Any
 
@@ -47,3 +48,39 @@ class Buffered(Body):
     async def aclose(self) -> None:
         """Nothing is owned; the rest is dropped."""
         self._data = b""
+
+
+class Held(Body):
+    """A body of which some pieces have been read already. Who made it may be told when it is over,
+    whether it ended, broke or was closed: `on_end`, called once."""
+
+    def __init__(self, pieces: Iterable[bytes], rest: AsyncGenerator[bytes, None]) -> None:
+        self.on_end: Callable[[], None] | None = None
+        self._held = deque(pieces)
+        self._rest = rest
+
+    async def __anext__(self) -> bytes:
+        if self._held:
+            return self._held.popleft()
+        try:
+            return await self._next()
+        except BaseException:
+            self._over()
+            raise
+
+    async def aclose(self) -> None:
+        """The pieces are dropped."""
+        self._held.clear()
+        try:
+            await self._rest.aclose()
+        finally:
+            self._over()
+
+    async def _next(self) -> bytes:
+        """The next piece that nobody holds yet."""
+        return await self._rest.__anext__()
+
+    def _over(self) -> None:
+        on_end, self.on_end = self.on_end, None
+        if on_end is not None:
+            on_end()

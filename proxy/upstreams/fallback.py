@@ -1,22 +1,24 @@
 """Which upstream answers: the first that can, with retries before the first byte.
 
-The list is walked in order; a failure leads to the next upstream at once. When all have failed and
-retries are left, the walk begins again after a pause, without those that said they need longer.
+The list is walked in order; a failure leads to another server of the same upstream, which is a
+retry, then to the next upstream, which is none. When all have failed and retries are left, the walk
+begins again after a pause, without those that said they need longer.
 """
 
 import logging
 import random
-import time
 from asyncio import sleep as asyncio_sleep
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Protocol
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from typing import Any, Protocol
 
 import msgspec
 
-from proxy.errors import UpstreamError, UpstreamTimeout, UpstreamUnreachable
+from proxy.errors import UpstreamBusy, UpstreamError, UpstreamTimeout
+from proxy.upstreams.attempt import Attempt, Count, Journal, attempt
 from proxy.upstreams.base import Upstream, UpstreamRequest, UpstreamResponse
-from proxy.upstreams.breaker import Breaker
-from proxy.upstreams.opening import opened
+from proxy.upstreams.budget import RetryBudget
+from proxy.upstreams.hedging import hedged
+from proxy.upstreams.pool import Pool, ServerState
 
 log = logging.getLogger("rejoinder.upstream")
 
@@ -28,49 +30,7 @@ _LONGEST_RETRY_AFTER_S = 10.0
 """An upstream that asks for more is not tried again by the same request."""
 
 Sleep = Callable[[float], Awaitable[None]]
-
-
-class Attempt(msgspec.Struct, frozen=True, kw_only=True):
-    """One try, or one that was not made because the breaker is open."""
-
-    upstream: str
-    status: int | None
-    """None: there was no response."""
-    reason: str
-    """What came, without secrets."""
-
-
-class Answered(msgspec.Struct, frozen=True, kw_only=True):
-    """The answer, and all tries that led to it, its own last."""
-
-    response: UpstreamResponse
-    attempts: tuple[Attempt, ...]
-
-
-class RetryBudget:
-    """Retries may be a share of all requests, so that they cannot multiply an overload."""
-
-    __slots__ = ("_percent", "_saved_percent")
-
-    FIRST_RETRIES = 10
-    """There before any request was made."""
-    MAX_RETRIES = 100
-    """Saved up at most."""
-
-    def __init__(self, *, percent: int = 20) -> None:
-        self._percent = percent
-        self._saved_percent = 100 * self.FIRST_RETRIES
-
-    def earn(self) -> None:
-        """A request was made."""
-        self._saved_percent = min(100 * self.MAX_RETRIES, self._saved_percent + self._percent)
-
-    def spend(self) -> bool:
-        """Take one retry, if there is one."""
-        if self._saved_percent < 100:
-            return False
-        self._saved_percent -= 100
-        return True
+Ask = Callable[[Upstream], UpstreamRequest]
 
 
 class Route(Protocol):
@@ -83,7 +43,12 @@ class Route(Protocol):
 
     @property
     def retries(self) -> int:
-        """How often the walk may begin again."""
+        """How often the walk may begin again, and how many other servers it may go on to."""
+        ...
+
+    @property
+    def hedge_after_s(self) -> float | None:
+        """When a stream without a first event is asked for a second time; None: never."""
         ...
 
 
@@ -92,158 +57,205 @@ class Sender:
 
     def __init__(
         self,
+        pools: Mapping[str, Pool],
         *,
-        clock: Callable[[], float] = time.monotonic,
+        budget: RetryBudget,
+        count: Count,
         sleep: Sleep = asyncio_sleep,
         jitter: Callable[[], float] = random.random,
     ) -> None:
-        self._clock = clock
+        """`pools` by the upstreams' names; `jitter` gives numbers in [0, 1)."""
+        self.pools = pools
+        self._budget = budget
+        self._count = count
         self._sleep = sleep
         self._jitter = jitter
-        self._budget = RetryBudget()
-        self._breakers: dict[str, Breaker] = {}
 
-    async def send(
-        self, route: Route, request: Callable[[Upstream], UpstreamRequest]
-    ) -> UpstreamResponse:
-        """As `send_first`; the tries before the last are logged."""
-        for upstream in route.upstreams:
-            if upstream.name not in self._breakers:
-                self._breakers[upstream.name] = Breaker(clock=self._clock)
-        answered = await send_first(
-            route.upstreams,
-            request,
-            retries=route.retries,
-            budget=self._budget,
-            breakers=self._breakers,
-            sleep=self._sleep,
-            jitter=self._jitter,
-        )
-        for attempt in answered.attempts[:-1]:
-            log.info("another try after %s: %s", attempt.upstream, attempt.reason)
-        return answered.response
+    async def send(self, route: Route, request: Ask) -> UpstreamResponse:
+        """The first answer that is final: anything but 408, 409, 429 and 5xx. When there is none,
+        the last upstream's response as it is, or its `UpstreamError`.
 
-    def open_breakers(self) -> tuple[str, ...]:
-        """Names of the upstreams that nothing is sent to at the moment."""
-        return tuple(name for name, breaker in self._breakers.items() if breaker.is_open)
-
-
-async def send_first(
-    upstreams: Sequence[Upstream],
-    request: Callable[[Upstream], UpstreamRequest],
-    *,
-    retries: int,
-    budget: RetryBudget,
-    breakers: Mapping[str, Breaker],
-    sleep: Sleep,
-    jitter: Callable[[], float],
-) -> Answered:
-    """The first answer that is final: anything but 408, 409, 429 and 5xx. When there is none, the
-    last upstream's response as it is, or its `UpstreamError`.
-
-    Streams are returned once their first event has come (`proxy.upstreams.opening`).
-    `jitter` gives numbers in [0, 1).
-    """
-    budget.earn()
-    walk = _Walk(request, breakers)
-    candidates = list(upstreams)
-    try:
-        for number in range(1 + retries):
-            if number > 0:
-                candidates = [upstream for upstream in candidates if upstream.name in walk.again]
-                if not candidates or not budget.spend():
+        Streams are returned once their first event has come, other answers once they are whole
+        (`proxy.upstreams.opening`), so that a failure in between leads to another attempt.
+        """
+        self._budget.earn()
+        walk = _Walk(route, request, self.pools, self._budget, Journal(self._count))
+        try:
+            if await walk.go():
+                return walk.answer()
+            for number in range(1, 1 + route.retries):
+                if not walk.again or not self._budget.spend():
                     break
                 pause_s = min(_LONGEST_PAUSE_S, _FIRST_PAUSE_S * 2 ** (number - 1))
-                wanted_s = min(walk.again[upstream.name] for upstream in candidates)
-                await sleep(max(wanted_s, pause_s * (0.5 + 0.5 * jitter())))
-            for upstream in candidates:
-                if await walk.try_one(upstream):
-                    return walk.answered()
-    except BaseException:
-        await walk.drop()
-        raise
-    return walk.answered()
+                wanted_s = min(walk.again.values())
+                await self._sleep(max(wanted_s, pause_s * (0.5 + 0.5 * self._jitter())))
+                if await walk.go():
+                    break
+        except BaseException:
+            await walk.drop()
+            raise
+        return walk.answer()
+
+    async def relay(self, upstream: Upstream, request: UpstreamRequest) -> UpstreamResponse:
+        """One attempt at one upstream, for answers and bodies that are streamed through: only a
+        server that cannot be reached leads to another one. Raises `UpstreamError`."""
+        journal = Journal(self._count)
+        return await attempt(self.pools[upstream.name], request, journal, settle=False)
+
+    def states(self) -> tuple[ServerState, ...]:
+        """How all servers are doing."""
+        return tuple(state for pool in self.pools.values() for state in pool.states())
+
+
+class _Result(msgspec.Struct, frozen=True, kw_only=True):
+    """What an attempt brought: a response or an error."""
+
+    pool: Pool
+    response: UpstreamResponse | None = None
+    error: UpstreamError | None = None
+    was_sent: bool = True
+
+    @property
+    def is_final(self) -> bool:
+        return self.response is not None and not _is_retried(self.response)
+
+    @property
+    def is_worth_another(self) -> bool:
+        """Another server of the same upstream may do better: one did fail, and not by being slow,
+        which would be the same with all."""
+        if self.response is not None:
+            return not self.is_final
+        has_waited = isinstance(self.error, UpstreamTimeout) and self.error.phase != "connect"
+        return not has_waited and not isinstance(self.error, UpstreamBusy)
+
+    @property
+    def repeat_after_s(self) -> float | None:
+        """When the same upstream may be tried again; None: not by this request."""
+        wait_s = 0.0 if self.response is None else _retry_after_s(self.response)
+        is_soon = wait_s <= _LONGEST_RETRY_AFTER_S
+        return wait_s if self.is_worth_another and is_soon else None
 
 
 class _Walk:
     """The tries of one request. Owns the last response until it is handed out."""
 
     def __init__(
-        self, request: Callable[[Upstream], UpstreamRequest], breakers: Mapping[str, Breaker]
+        self,
+        route: Route,
+        request: Ask,
+        pools: Mapping[str, Pool],
+        budget: RetryBudget,
+        journal: Journal,
     ) -> None:
+        self._upstreams: Sequence[Upstream] = route.upstreams
+        self._hedge_after_s = route.hedge_after_s
+        self._moves_left = route.retries
         self._request = request
-        self._breakers = breakers
-        self._attempts: list[Attempt] = []
-        self._response: UpstreamResponse | None = None
-        self._error: UpstreamError | None = None
+        self._pools = pools
+        self._budget = budget
+        self._journal = journal
+        self._left: list[Upstream] = []
+        self._latest: _Result | None = None
+        self._last: _Result | None = None  # the latest of a request that was really sent, if any
         self.again: dict[str, float] = {}
         """Upstreams that may be tried again, and the least seconds to wait for each."""
 
-    async def try_one(self, upstream: Upstream) -> bool:
-        """True when the answer is final. What came before is given up."""
-        breaker = self._breakers.get(upstream.name)
-        if breaker is not None and not breaker.allow():
-            self._skipped(upstream)
-            return False
-        request = self._request(upstream)
-        self.again.pop(upstream.name, None)
-        await self.drop()
-        try:
-            response = await upstream.send(request)
-            if request.stream:
-                response = await opened(response)
-        except UpstreamError as error:
-            if breaker is not None:
-                breaker.failed()
-            self._failed(upstream, error, can_repeat=isinstance(request.body, bytes))
-            return not isinstance(request.body, bytes)
-        self._response = response
-        self._note(upstream, response.status, f"status {response.status}")
-        _count(breaker, response.status)
-        if not isinstance(request.body, bytes) or not _is_retried(response):
-            return True
-        wait_s = _retry_after_s(response)
-        if wait_s <= _LONGEST_RETRY_AFTER_S:
-            self.again[upstream.name] = wait_s
+    async def go(self) -> bool:
+        """Walk the list once; the second time only those of `again`. True: the answer is final."""
+        if self._last is None:
+            self._left = list(self._upstreams)
+        else:
+            self._left = [one for one in self._upstreams if one.name in self.again]
+        while self._left:
+            upstream = self._left.pop(0)
+            if await self._try(upstream):
+                return True
+            while self._may_move(upstream):
+                if await self._try(upstream):
+                    return True
         return False
 
-    def answered(self) -> Answered:
-        """What is to be returned; raises the last error where there is no response."""
-        if self._response is None:
-            assert self._error is not None
-            raise self._error
-        return Answered(response=self._response, attempts=tuple(self._attempts))
+    def answer(self) -> UpstreamResponse:
+        """The last response. Raises the last error where there is none."""
+        _log(self._journal.attempts)
+        assert self._last is not None
+        if self._last.response is None:
+            assert self._last.error is not None
+            raise self._last.error
+        return self._last.response
 
     async def drop(self) -> None:
         """Give up the response so far."""
-        response, self._response = self._response, None
-        if response is not None:
-            await response.body.aclose()
+        if self._last is not None:
+            await _drop(self._last)
 
-    def _skipped(self, upstream: Upstream) -> None:
-        text = f"upstream {upstream.name}: left alone for a while, most requests to it failed"
-        self._note(upstream, None, text)
-        if self._response is None and self._error is None:
-            self._error = UpstreamUnreachable(text, upstream=upstream.name)
+    def _may_move(self, upstream: Upstream) -> bool:
+        """On to another server of the same upstream: a retry, but without a pause."""
+        pool = self._pools[upstream.name]
+        latest = self._latest
+        if self._moves_left <= 0 or latest is None or latest.pool is not pool:
+            return False
+        if not (latest.is_worth_another and pool.has_other(self._journal.tried)):
+            return False
+        if not self._budget.spend():
+            return False
+        self._moves_left -= 1
+        return True
 
-    def _failed(self, upstream: Upstream, error: UpstreamError, *, can_repeat: bool) -> None:
-        self._error = error
-        self._note(upstream, None, str(error))
-        has_waited = isinstance(error, UpstreamTimeout) and error.phase != "connect"
-        if can_repeat and not has_waited:
-            self.again[upstream.name] = 0.0
+    async def _try(self, upstream: Upstream) -> bool:
+        """True: the answer is final."""
+        request = self._request(upstream)
+        self.again.pop(upstream.name, None)
+        if self._hedge_after_s is None or not request.stream:
+            return await self._take(await self._result(upstream, request))
+        results = await hedged(
+            self._result(upstream, request),
+            lambda: self._second(upstream),
+            after_s=self._hedge_after_s,
+            is_good=lambda result: result.is_final,
+            drop=_drop,
+        )
+        finals = [await self._take(result) for result in results]
+        return finals[-1]
 
-    def _note(self, upstream: Upstream, status: int | None, reason: str) -> None:
-        self._attempts.append(Attempt(upstream=upstream.name, status=status, reason=reason))
+    def _second(self, upstream: Upstream) -> Coroutine[Any, Any, _Result] | None:
+        """Another server of the same upstream, or the next upstream, as long as nobody waits there
+        and the budget has a retry."""
+        pool = self._pools[upstream.name]
+        if not (pool.admission.has_room and pool.has_other(self._journal.tried)):
+            if not self._left or not self._pools[self._left[0].name].admission.has_room:
+                return None
+            upstream = self._left[0]
+        if not self._budget.spend():
+            return None
+        if self._left and upstream is self._left[0]:
+            self._left.pop(0)
+        return self._result(upstream, self._request(upstream))
+
+    async def _result(self, upstream: Upstream, request: UpstreamRequest) -> _Result:
+        pool = self._pools[upstream.name]
+        num_tried = len(self._journal.tried)
+        try:
+            response = await attempt(pool, request, self._journal)
+        except UpstreamError as error:
+            return _Result(pool=pool, error=error, was_sent=len(self._journal.tried) > num_tried)
+        return _Result(pool=pool, response=response)
+
+    async def _take(self, result: _Result) -> bool:
+        """What came before is given up, unless nothing came now because nothing was sent."""
+        self._latest = result
+        if self._last is None or result.was_sent:
+            await self.drop()
+            self._last = result
+        wait_s = result.repeat_after_s
+        if wait_s is not None:
+            self.again[result.pool.upstream] = wait_s
+        return result.is_final
 
 
-def _count(breaker: Breaker | None, status: int) -> None:
-    if breaker is None or status == 429:  # busy is not broken
-        return
-    if status >= 500:
-        breaker.failed()
-    else:
-        breaker.succeeded()
+async def _drop(result: _Result) -> None:
+    if result.response is not None:
+        await result.response.body.aclose()
 
 
 def _is_retried(response: UpstreamResponse) -> bool:
@@ -266,3 +278,8 @@ def _retry_after_s(response: UpstreamResponse) -> float:
 
 def _header(response: UpstreamResponse, name: bytes) -> bytes:
     return next((value for header, value in response.headers if header == name), b"")
+
+
+def _log(attempts: Sequence[Attempt]) -> None:
+    for one in attempts[:-1]:
+        log.info("another try after %s %s: %s", one.upstream, one.server, one.reason)

@@ -24,8 +24,8 @@ from proxy.errors import (
     UpstreamUnreachable,
     error_body,
 )
-from proxy.settings import config
-from proxy.upstreams.base import UpstreamRequest, UpstreamResponse
+from proxy.settings.upstreams import Engine, Timeout
+from proxy.upstreams.base import Server, UpstreamRequest, UpstreamResponse
 from proxy.upstreams.local_answer import (
     DONE,
     AnswerForm,
@@ -62,10 +62,10 @@ class LocalUpstream:
     def __init__(
         self,
         name: str,
-        engine: config.Engine,
+        engine: Engine,
         *,
         on_progress: Callable[[str], None] = lambda _: None,
-        first_byte_s: float = config.Timeout().first_byte,
+        first_byte_s: float = Timeout().first_byte,
     ) -> None:
         """`on_progress` gets lines such as `loading smollm2-135m-instruct 43%`. While the model
         loads, `send` waits up to `first_byte_s`. Raises ConfigError when there is no such model.
@@ -100,6 +100,10 @@ class LocalUpstream:
     @property
     def models(self) -> tuple[str, ...]:
         return (self._model_id,)
+
+    @property
+    def servers(self) -> tuple[Server, ...]:
+        return (self,)
 
     async def state(self) -> str:
         return self._client.state()
@@ -295,7 +299,7 @@ def _text(token: TokenLogprob) -> str:
     return token.token.decode(errors="replace")
 
 
-def _engine_config(engine: config.Engine) -> EngineConfig:
+def _engine_config(engine: Engine) -> EngineConfig:
     return EngineConfig(
         model=engine.model,
         device=engine.device,

@@ -1,11 +1,11 @@
-"""The opening of a stream: its first event, before anything is promised to the client.
+"""What is waited for before anything is promised to the client: a stream's first event, or the
+whole of a plain answer.
 
-A server can answer 200 and tell its error in the first event. Until then the request can still go
-to another upstream, or get a real status.
+A server can answer 200 and tell its error in the first event, or fail in the middle of a body.
+Until then the request can still go to another upstream, or get a real status.
 """
 
 import asyncio
-from collections import deque
 from typing import Any
 
 import msgspec
@@ -14,11 +14,14 @@ from proxy.answer.grammar import READ_FAULTS
 from proxy.answer.sse import EventParser, frame_data, frame_event
 from proxy.errors import UpstreamBroken, error_body
 from proxy.upstreams.base import UpstreamResponse
-from proxy.upstreams.body import Body, Buffered
+from proxy.upstreams.body import Buffered, Held
 
 COMMIT_AFTER_S = 10.0
 """A stream without a first event is passed on after this time, so that its client gets headers and
 signs of life."""
+
+MAX_WHOLE_BYTES = 32 * 2**20
+"""Of a longer plain answer only the beginning is waited for."""
 
 _STATUS_BY_TYPE = {
     "invalid_request_error": 400,
@@ -31,6 +34,35 @@ _STATUS_BY_TYPE = {
 }
 _JSON = (b"content-type", b"application/json")
 _OF_THE_STREAM = frozenset({b"content-type", b"content-length", b"cache-control"})
+
+
+async def settled(response: UpstreamResponse) -> UpstreamResponse:
+    """The answer once it is known to be good, as far as that can be known: `opened` for streams,
+    `whole` for all else. Raises `UpstreamError`."""
+    if response.content_type == b"text/event-stream" and response.status == 200:
+        return await opened(response)
+    return await whole(response)
+
+
+async def whole(
+    response: UpstreamResponse, *, max_bytes: int = MAX_WHOLE_BYTES
+) -> UpstreamResponse:
+    """The same answer once its body is there, or more than `max_bytes` of it. Raises
+    `UpstreamError` when it breaks before."""
+    pieces: list[bytes] = []
+    num_bytes = 0
+    try:
+        async for piece in response.body:
+            pieces.append(piece)
+            num_bytes += len(piece)
+            if num_bytes > max_bytes:
+                response.body = Held(pieces, response.body)
+                return response
+    except BaseException:
+        await response.body.aclose()
+        raise
+    response.body = Buffered(b"".join(pieces))
+    return response
 
 
 async def opened(
@@ -58,13 +90,12 @@ async def opened(
     return _refusal(response, error)
 
 
-class _Opening(Body):
+class _Opening(Held):
     """A body that was read ahead."""
 
     def __init__(self, response: UpstreamResponse) -> None:
-        self._rest = response.body
+        super().__init__((), response.body)
         self._upstream = response.upstream
-        self._held: deque[bytes] = deque()
         self._read: asyncio.Task[bytes] | None = None
 
     async def first_event(self, until: float) -> bytes:
@@ -76,7 +107,7 @@ class _Opening(Body):
         loop = asyncio.get_running_loop()
         while True:
             # A task, because the read must go on when the time is over.
-            self._read = loop.create_task(self._next())
+            self._read = loop.create_task(self._piece())
             done, _ = await asyncio.wait({self._read}, timeout=max(0.0, until - loop.time()))
             if not done:
                 return b""
@@ -90,9 +121,17 @@ class _Opening(Body):
                 if not frame.startswith(b":"):
                     return frame
 
-    async def __anext__(self) -> bytes:
-        if self._held:
-            return self._held.popleft()
+    async def aclose(self) -> None:
+        """Stops the read under way too."""
+        task, self._read = self._read, None
+        if task is not None:
+            task.cancel()
+            await asyncio.wait({task})
+            if not task.cancelled():
+                task.exception()  # seen: whatever it was, nobody reads this body any more
+        await super().aclose()
+
+    async def _next(self) -> bytes:
         if self._read is None:
             return await self._rest.__anext__()
         task, self._read = self._read, None
@@ -101,18 +140,7 @@ class _Opening(Body):
             raise StopAsyncIteration
         return chunk
 
-    async def aclose(self) -> None:
-        """Stops the read under way too."""
-        self._held.clear()
-        task, self._read = self._read, None
-        if task is not None:
-            task.cancel()
-            await asyncio.wait({task})
-            if not task.cancelled():
-                task.exception()  # seen: whatever it was, nobody reads this body any more
-        await self._rest.aclose()
-
-    async def _next(self) -> bytes:
+    async def _piece(self) -> bytes:
         """The next piece, empty at the end: a task cannot raise StopAsyncIteration."""
         async for chunk in self._rest:
             if chunk:

@@ -20,7 +20,7 @@ from proxy.errors import (
     UpstreamTimeout,
     UpstreamUnreachable,
 )
-from proxy.settings.config import Upstream
+from proxy.settings.upstreams import Upstream
 
 FAULTS = (httpx.TransportError, aiohttp.ClientError, OSError)
 """What sending and reading raise when the connection or the server is at fault."""
@@ -44,17 +44,29 @@ DIAL: contextvars.ContextVar[Dial | None] = contextvars.ContextVar("dial", defau
 """Set by who sends, marked by the connector when it opens a socket for that request."""
 
 
-def make_transport(config: Upstream) -> httpx.AsyncBaseTransport:
-    """A pool of connections for one upstream. Proxies are taken from the environment
-    (`HTTPS_PROXY`, `NO_PROXY`), credentials are not (`.netrc`)."""
-    assert config.base_url is not None
-    url = httpx.URL(config.base_url)
-    context = _tls(url)
+def make_transport(base_url: str, *, context: ssl.SSLContext) -> httpx.AsyncBaseTransport:
+    """The connections to one server. Proxies are taken from the environment (`HTTPS_PROXY`,
+    `NO_PROXY`), credentials are not (`.netrc`)."""
     return AiohttpTransport(
-        verify=context,
-        proxy=_proxy_for(url),
-        client=_session_of(context, max_connections=config.max_connections),
+        verify=context, proxy=_proxy_for(httpx.URL(base_url)), client=_session_of(context)
     )
+
+
+def tls_context(config: Upstream) -> ssl.SSLContext:
+    """Whom the connections of an upstream trust and who they say they are.
+
+    The usual authorities are read only where they are used: that takes 20 ms and half a megabyte.
+    Raises OSError (ssl.SSLError is one) for files that cannot be read or do not fit.
+    """
+    tls = config.tls
+    is_used = any(base.url.startswith("https:") for base in config.bases)
+    if tls.ca is not None and is_used:
+        context = ssl.create_default_context(cafile=tls.ca)
+    else:
+        context = httpx.create_ssl_context(verify=tls.verify and is_used)
+    if tls.cert is not None and is_used:
+        context.load_cert_chain(tls.cert, tls.key)
+    return context
 
 
 def fault(error: Exception, *, upstream: str, began: bool) -> UpstreamError:
@@ -92,19 +104,12 @@ def _reason(error: aiohttp.ClientConnectorError | aiohttp.ClientHttpProxyError) 
     return error.os_error.strerror or type(error).__name__
 
 
-def _tls(url: httpx.URL) -> ssl.SSLContext:
-    """Certificates are read only where they are used: that takes 20 ms and half a megabyte."""
-    return httpx.create_ssl_context(verify=url.scheme == "https")
-
-
-def _session_of(
-    context: ssl.SSLContext, *, max_connections: int
-) -> Callable[[], aiohttp.ClientSession]:
+def _session_of(context: ssl.SSLContext) -> Callable[[], aiohttp.ClientSession]:
     """Called once, within the event loop, by the first request."""
 
     def session() -> aiohttp.ClientSession:
         connector = aiohttp.TCPConnector(
-            limit=max_connections,
+            limit=0,  # `max_in_flight` is the limit, and its queue is the one to wait in
             keepalive_timeout=_KEEP_ALIVE_S,
             ssl=context,
             socket_factory=_opened,

@@ -5,7 +5,7 @@ from collections.abc import Awaitable
 from typing import TypeVar
 
 from proxy.errors import UpstreamTimeout
-from proxy.settings.config import Timeout
+from proxy.settings.upstreams import Timeout
 
 T = TypeVar("T")
 

@@ -8,16 +8,15 @@ from proxy.settings.config import (
     CacheUse,
     Config,
     Embedder,
-    Engine,
     Match,
     Policy,
     Route,
     Semantic,
     TagRule,
     Tenants,
-    Upstream,
 )
 from proxy.settings.units import Duration, Secret
+from proxy.settings.upstreams import Engine, Timeout, Upstream, UpstreamTls
 
 EVERYTHING = Machine(has_module=lambda _: True, has_path=lambda _: True)
 NOTHING = Machine(has_module=lambda _: False, has_path=lambda _: False)
@@ -274,3 +273,45 @@ def test_a_model_that_is_not_there_is_told():
     )
     (finding,) = findings(bare, embedder=Embedder(model="package:not-a-module"))
     assert "is no name of an importable package" in finding
+
+
+def of_upstream(machine=EVERYTHING, **parts):
+    return findings(machine, upstreams={"u": Upstream(**{"base_url": "https://h", **parts})})
+
+
+def test_each_base_url_of_a_list_is_checked_at_its_place():
+    (found,) = of_upstream(base_url=("http://h", "http://me@h2"))
+    assert found.startswith("upstreams/u/base_url/1: no user")
+
+
+def test_a_server_that_stands_twice_is_told_how_to_weigh_it():
+    (found,) = of_upstream(base_url=("http://h/v1", "http://h/v1/"))
+    assert found == "upstreams/u/base_url/1: stands here twice; a mapping gives weights"
+
+
+def test_balancing_over_one_server_is_told_to_be_idle():
+    (found,) = of_upstream(balance="least_busy")
+    assert found.startswith("upstreams/u/balance: there is nothing to choose between")
+    assert of_upstream(base_url={"http://a": 1, "http://b": 2}, balance="least_busy") == []
+
+
+def test_certificates_must_be_there_and_are_for_https():
+    tls = UpstreamTls(ca="ca.pem", cert="c.pem", key="k.pem")
+    assert of_upstream(tls=tls) == []
+    assert [found.split(":")[0] for found in of_upstream(NOTHING, tls=tls)] == [
+        "upstreams/u/tls/ca", "upstreams/u/tls/cert", "upstreams/u/tls/key"
+    ]  # fmt: skip
+    (found,) = of_upstream(base_url="http://h", tls=tls)
+    assert found == "upstreams/u/tls: no base URL begins with https://"
+
+
+def test_trusting_everyone_is_warned_of():
+    (found,) = of_upstream(tls=UpstreamTls(verify=False))
+    assert found.startswith("upstreams/u/tls/verify: anyone")
+
+
+def test_a_phase_longer_than_the_whole_is_warned_of():
+    (found,) = of_upstream(
+        timeout=Timeout(total=Duration(10), first_byte=Duration(20), idle=Duration(5))
+    )
+    assert found.startswith("upstreams/u/timeout/first_byte: longer than `total` (10s)")

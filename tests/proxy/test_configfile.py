@@ -94,7 +94,7 @@ def test_several_mistakes_come_in_one_message_with_their_lines(problems_of):
           other:
             base_url: http://127.0.0.1:9
             timeout: {first_byte: 5x}
-            max_connections: 0
+            max_in_flight: 0
         policies:
           standard: {ttl: 1h, normalize: [trim, unicoed]}
         routes:
@@ -106,7 +106,7 @@ def test_several_mistakes_come_in_one_message_with_their_lines(problems_of):
         "3: upstreams.openai.base_urll: unknown key; did you mean `base_url`?",
         "6: upstreams.other.timeout.first_byte: "
         "expected a duration such as 250ms, 10s, 5m, 1h or 2d, got '5x'",
-        "7: upstreams.other.max_connections: expected a whole number >= 1, got 0",
+        "7: upstreams.other.max_in_flight: expected a whole number >= 1, got 0",
         "9: policies.standard.normalize[1]: expected one of trim, line_endings, unicode, "
         "collapse_spaces, casefold, got 'unicoed'; did you mean `unicode`?",
         "11: routes[0].cache: no policy is called `standart`; did you mean `standard`?",
@@ -229,7 +229,7 @@ def test_variables_are_filled_in_where_they_stand(config_of):
     config = config_of(
         """
         upstreams:
-          remote: {base_url: "http://${HOST}:${PORT:-9000}/v1", max_connections: "${MANY}",
+          remote: {base_url: "http://${HOST}:${PORT:-9000}/v1", max_in_flight: "${MANY}",
                    stream_usage: "${USAGE:-false}", credential: own, api_key: "${KEY}"}
         routes: [{to: remote}]    # ${UNKNOWN} in a comment is nothing
         tenants: {keys: {"${ACME_KEY}": acme}}
@@ -242,7 +242,7 @@ def test_variables_are_filled_in_where_they_stand(config_of):
     )
     remote = config.upstreams["remote"]
     assert remote.base_url == "http://h.test:9000/v1"
-    assert remote.max_connections == 7
+    assert remote.max_in_flight == 7
     assert remote.stream_usage is False
     assert remote.api_key == "12345"
     assert config.tenants is not None

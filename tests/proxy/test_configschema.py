@@ -7,10 +7,11 @@ import msgspec
 import pytest
 
 from proxy.settings import config as written
-from proxy.settings.config import Admin, Config, Policy, Route, Tenants, Upstream
+from proxy.settings.config import Admin, Config, Policy, Route, Tenants
 from proxy.settings.file import dump, load
 from proxy.settings.schema import schema
 from proxy.settings.units import Bytes, Duration, Secret
+from proxy.settings.upstreams import Upstream
 
 STRUCTS = [
     kind

@@ -26,11 +26,11 @@ from proxy.errors import (
     UpstreamTimeout,
     UpstreamUnreachable,
 )
-from proxy.settings.config import Timeout, Upstream
+from proxy.settings.upstreams import Timeout, Upstream
 from proxy.settings.units import Duration, Secret
 from proxy.upstreams.base import UpstreamRequest, UpstreamResponse
-from proxy.upstreams.remote import RemoteUpstream
-from proxy.upstreams.transport import make_transport
+from proxy.upstreams.remote import RemoteServer
+from proxy.upstreams.transport import make_transport, tls_context
 
 DEADLINE_S = 20
 
@@ -52,9 +52,12 @@ def request(**changes: Any) -> UpstreamRequest:
 
 
 @contextlib.asynccontextmanager
-async def remote(base_url: str, **config: Any) -> AsyncIterator[RemoteUpstream]:
+async def remote(base_url: str, **config: Any) -> AsyncIterator[RemoteServer]:
     written = Upstream(base_url=base_url, **config)
-    upstream = RemoteUpstream("up", written, transport=make_transport(written))
+    upstream = RemoteServer(
+        base_url, upstream="up", config=written,
+        transport=make_transport(base_url, context=tls_context(written)),
+    )  # fmt: skip
     try:
         async with asyncio.timeout(DEADLINE_S):
             yield upstream
@@ -63,7 +66,7 @@ async def remote(base_url: str, **config: Any) -> AsyncIterator[RemoteUpstream]:
 
 
 @contextlib.asynccontextmanager
-async def talking(answer: Answer, **config: Any) -> AsyncIterator[tuple[Server, RemoteUpstream]]:
+async def talking(answer: Answer, **config: Any) -> AsyncIterator[tuple[Server, RemoteServer]]:
     async with serving(answer) as server, remote(f"{server.url}/v1", **config) as upstream:
         yield server, upstream
 
@@ -88,7 +91,7 @@ async def test_a_plain_answer_comes_back_with_its_status_headers_and_bytes() -> 
         (got,) = server.requests
         assert got.line == "POST /v1/chat/completions HTTP/1.1"
         assert got.body == b'{"model":"m"}'
-        assert await upstream.state() == "ready"
+        assert upstream.state == "ready"
 
 
 async def test_headers_are_sent_as_given_with_nothing_added_but_what_http_needs() -> None:
@@ -288,7 +291,7 @@ async def test_nobody_listening_is_unreachable() -> None:
         with pytest.raises(UpstreamUnreachable) as caught:
             await upstream.send(request())
         assert caught.value.upstream == "up"
-        assert "cannot connect" in await upstream.state()
+        assert "cannot connect" in upstream.state
 
 
 async def test_a_name_that_does_not_resolve_is_unreachable() -> None:

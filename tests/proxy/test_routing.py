@@ -3,10 +3,11 @@
 import pytest
 
 from proxy.errors import ClientError
-from proxy.routing import Facts, Model, Router
+from proxy.matching import Facts
+from proxy.routing import Model, Router
 from proxy.settings.config import CacheUse, Config, Match, ModelRewrite, Policy
 from proxy.settings.config import Route as RouteConfig
-from proxy.settings.config import Upstream as UpstreamConfig
+from proxy.settings.upstreams import Upstream as UpstreamConfig
 
 
 class Named:

@@ -1,0 +1,51 @@
+"""An upstream of remote servers."""
+
+from proxy.errors import ConfigError
+from proxy.settings.upstreams import Upstream
+from proxy.upstreams.remote import RemoteServer
+from proxy.upstreams.transport import make_transport, tls_context
+
+
+class RemoteUpstream:
+    """See `proxy.upstreams.base.Upstream`. Its servers are alike: each may answer every request."""
+
+    def __init__(self, name: str, config: Upstream) -> None:
+        """Raises ConfigError where the certificates of the config cannot be used."""
+        try:
+            context = tls_context(config)
+        except OSError as error:
+            # The texts of OpenSSL name no file, and no secret either.
+            raise ConfigError([f"upstreams.{name}.tls: {error}"]) from error
+        self.name = name
+        self.servers = tuple(
+            RemoteServer(
+                base.url,
+                upstream=name,
+                config=config,
+                transport=make_transport(base.url, context=context),
+            )
+            for base in config.bases
+        )
+
+    @property
+    def identity(self) -> str:
+        """Its name: what the servers at its URLs are, only the config knows."""
+        return self.name
+
+    @property
+    def models(self) -> tuple[str, ...]:
+        """Unknown; they would have to be asked."""
+        return ()
+
+    async def start(self) -> None:
+        """Nothing to load: connections are made when they are needed."""
+
+    async def state(self) -> str:
+        """`ready`, or what is wrong with servers that the last request did not reach."""
+        states = [server.state for server in self.servers]
+        return "; ".join(dict.fromkeys(state for state in states if state != "ready")) or "ready"
+
+    async def close(self) -> None:
+        """Close all connections."""
+        for server in self.servers:
+            await server.close()
