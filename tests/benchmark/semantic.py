@@ -133,9 +133,9 @@ def replay(rows: Rows, vectors: dict[str, np.ndarray], serves: Serves, *, tries:
     stored: list[dict[str, Any]] = []
     for row in rows:
         prompt = row["prompt"]
-        if prompt not in vectors:
-            continue
         result.requests += 1
+        if prompt not in vectors:
+            continue  # refused by the embedder: forwarded, never a hit
         for match in scopes.search("", vectors[prompt], limit=tries):
             found = stored[match.id]
             if serves(prompt, found["prompt"], match.similarity):
