@@ -3,10 +3,11 @@
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import msgspec
 from litestar import Litestar, asgi
 from litestar.di import Provide
 from litestar.types import Receive, Scope, Send
@@ -19,6 +20,7 @@ from index.store import Store
 from proxy import chores
 from proxy.admin import Office, admin_app
 from proxy.cache import Cache
+from proxy.counts import Counts
 from proxy.dataport import DataPort
 from proxy.errors import ConfigError
 from proxy.flight import Listener
@@ -41,13 +43,30 @@ Say = Callable[[str], None]
 """Told of the steps of a start, for the person who waits."""
 
 
+class Member(msgspec.Struct, frozen=True, kw_only=True):
+    """Which process of a proxy this is, and what it has in common with the others."""
+
+    index: int = 0
+    metrics: str | None = None
+    """Folder of all counters; see `proxy.metrics`."""
+    engines: Mapping[str, str] = {}
+    """Sockets of the engines that the parent runs, by upstream."""
+
+
+_ALONE = Member()
+_NO_ENGINES: Mapping[str, str] = {}
+
+
 class Proxy:
     """One proxy: its parts, its background work, and its two ASGI applications."""
 
-    def __init__(self, config: written.Config, *, store: Store, say: Say) -> None:
+    def __init__(
+        self, config: written.Config, *, store: Store, say: Say, member: Member = _ALONE
+    ) -> None:
         self._store = store
         self._say = say
-        self._metrics = Metrics()
+        self._member = member
+        self._metrics = Metrics(folder=member.metrics)
         self._cache = Cache(store, metrics=self._metrics, clock=time.time)
         self._shared = Shared(
             cache=self._cache, metrics=self._metrics, secret=store.secret, clock=time.time
@@ -59,6 +78,7 @@ class Proxy:
         self._background: set[asyncio.Task[None]] = set()
         self.health = Health(lambda: self._site.upstreams.values())
         self._reload: Callable[[], Awaitable[ReloadReport]] = _nothing_to_reload
+        self._count_all: Callable[[], Awaitable[Sequence[Counts]]] = self._count_alone
         self._port = DataPort(self._site, metrics=self._metrics)
         self.data = _data_app(self._port, self.health)
         self.admin = admin_app(self._office(), lambda: _gate(self.config.admin))
@@ -73,13 +93,16 @@ class Proxy:
         self.run_beside(self._load(when_ready))
         self.run_beside(chores.sweep(self._store, clock=time.time, metrics=self._metrics))
 
-    async def adopt(self, config: written.Config) -> Change:
+    async def adopt(
+        self, config: written.Config, *, engines: Mapping[str, str] = _NO_ENGINES
+    ) -> Change:
         """Bring another config into force, without dropping a request. One at a time.
 
         Returns when new requests get it. Upstreams that are new are started before; raises
         ConfigError when one of them cannot, and then nothing has changed.
         """
         old = self._site
+        self._member = msgspec.structs.replace(self._member, engines=engines)
         change = change_to(config, now=old.config)
         kept = {name: old.upstreams[name] for name in change.kept}
         fresh = self._make_upstreams(change.config, set(change.config.upstreams) - change.kept)
@@ -102,6 +125,19 @@ class Proxy:
         """Set what `POST /reload` does, and what is told of the last reload."""
         self._reload = reload
         self.health.reloaded = last
+
+    def count_by(self, count_all: Callable[[], Awaitable[Sequence[Counts]]]) -> None:
+        """Set what asks all processes for their `counts`."""
+        self._count_all = count_all
+
+    def counts(self) -> Counts:
+        """What this process has in hand."""
+        return Counts(
+            worker=self._member.index,
+            in_flight=self.in_flight(),
+            waiting=len(self.listeners()),
+            gauges=self._metrics.gauges(),
+        )
 
     def drain(self) -> None:
         """Say `not ready`: the end is near."""
@@ -140,16 +176,23 @@ class Proxy:
             metrics=self._metrics,
             clock=time.time,
             stats=self._stats,
+            counts=lambda: self._count_all(),
             reload=lambda: self._reload(),
         )
 
+    async def _count_alone(self) -> Sequence[Counts]:
+        return [self.counts()]
+
     async def _stats(self) -> dict[str, Any]:
+        counts = await self._count_all()
         semantic = self._cache.semantic.stats()
         return {
             "store": await self._store.stats(),
             "semantic": semantic,
-            "in_flight": self.in_flight(),
-            "waiting": len(self.listeners()),
+            "workers": len(counts),
+            "in_flight": sum(one.in_flight for one in counts),
+            "waiting": sum(one.waiting for one in counts),
+            "held_bytes": self.held_bytes(),
             "requests": self._metrics.by_outcome(),
             "upstreams": self._site.sender.states(),
             "reload": self.health.reloaded(),
@@ -158,6 +201,10 @@ class Proxy:
     def in_flight(self) -> int:
         """Upstream requests under way for cached surfaces."""
         return sum(len(site.flights) for site in (self._site, *self._retiring))
+
+    def held_bytes(self) -> int:
+        """What is kept of the streams under way."""
+        return sum(site.flights.held_bytes() for site in (self._site, *self._retiring))
 
     def listeners(self) -> tuple[Listener, ...]:
         """The clients that wait for them."""
@@ -170,7 +217,10 @@ class Proxy:
         return tuple(model.id for model in self._site.router.models(tenant=ANONYMOUS))
 
     def _make_upstreams(self, config: written.Config, names: Iterable[str]) -> dict[str, Upstream]:
-        return {name: _upstream(name, config.upstreams[name], say=self._say) for name in names}
+        return {
+            name: _upstream(name, config.upstreams[name], self._member, say=self._say)
+            for name in names
+        }
 
     async def _retire(self, site: Site, dropped: Iterable[Upstream]) -> None:
         await site.retire()
@@ -245,12 +295,12 @@ async def _nothing_to_reload() -> ReloadReport:
     return ReloadReport(at=time.time(), ok=False, problems=(problem,))
 
 
-def _upstream(name: str, config: UpstreamConfig, *, say: Say) -> Upstream:
+def _upstream(name: str, config: UpstreamConfig, member: Member, *, say: Say) -> Upstream:
     if config.engine is not None:
         # Imported where it is needed, so that a proxy without an engine stays light.
         from proxy.upstreams.local import LocalUpstream
 
-        return LocalUpstream(name, config.engine, on_progress=say)
+        return LocalUpstream(name, config.engine, on_progress=say, shared=member.engines.get(name))
     return RemoteUpstream(name, config)
 
 

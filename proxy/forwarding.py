@@ -129,18 +129,18 @@ class Forwarder:
         # The first event has come, or been waited for in vain (`proxy.upstreams.opening`).
         flight.begin(head)
         last: list[Frame] = []
-        async for piece in body:
-            frames = recorder.feed(piece)
-            if recorder.done:
-                # Held back until the entry is kept: who has the whole answer finds it in the cache.
-                last = frames
-                break
-            if not frames:
-                continue
-            flight.append(frames)
-            if not recorder.keeps:
-                flight.forget_beginning()
-                await flight.room()
+        try:
+            async for piece in body:
+                frames = recorder.feed(piece)
+                if recorder.done:
+                    # Held back until the entry is kept: who has the whole answer finds it in the
+                    # cache.
+                    last = frames
+                    break
+                await _pass_on(frames, flight, recorder)
+        except UpstreamError:
+            if not recorder.told_error:  # else the server has hung up after telling why
+                raise
         last += recorder.end()
         recording = recorder.finish()
         stored = await self._keeper.keep(question, found, response, recording)
@@ -152,6 +152,15 @@ class Forwarder:
         flight.append(last)
         payload = recording.payload if isinstance(recording, Complete) else None
         flight.end(Ending(payload=payload, stored=stored))
+
+
+async def _pass_on(frames: list[Frame], flight: Flight, recorder: StreamRecorder) -> None:
+    if not frames:
+        return
+    flight.append(frames)
+    if not recorder.keeps:
+        flight.forget_beginning()
+        await flight.room()
 
 
 def _broken(recorder: StreamRecorder, response: UpstreamResponse) -> UpstreamBroken:
