@@ -1,5 +1,6 @@
 """Models out of GGUF files, by architecture."""
 
+import math
 import time
 from collections.abc import Callable
 
@@ -19,6 +20,7 @@ Progress = Callable[[float], None]
 
 _PROBE_LAYERS = 4
 _PROBE_RUNS = 8
+_PROBE_TOKENS = 16
 
 
 def load_model(
@@ -119,7 +121,8 @@ class _LlamaLoader:
         if weights == "bf16":
             return torch.bfloat16
         probed = range(min(_PROBE_LAYERS, self._shape.num_layers))
-        names = [f"blk.{index}.ffn_down.weight" for index in probed]
+        kinds = ("gate", "up", "down")
+        names = [f"blk.{index}.ffn_{kind}.weight" for index in probed for kind in kinds]
         return _faster_dtype([self._tensor(name) for name in names])
 
 
@@ -132,16 +135,19 @@ def _half_split(weight: torch.Tensor, head_dim: int) -> torch.Tensor:
 
 @torch.inference_mode()
 def _faster_dtype(matrices: list[torch.Tensor]) -> torch.dtype:
-    """Times one token through some of the model's own matrices: the best of several runs."""
-    best: dict[torch.dtype, float] = {}
-    for dtype in (torch.float32, torch.bfloat16):
-        layers = [Linear(matrix.to(dtype)) for matrix in matrices]
-        inputs = [torch.ones(1, matrix.shape[1]) for matrix in matrices]
-        runs = []
-        for _ in range(_PROBE_RUNS):
+    """Times a decode and a short prefill through some of the model's own matrices. Types take
+    turns and the best run counts, so that what else the machine does weighs little."""
+    dtypes = (torch.float32, torch.bfloat16)
+    layers = {dtype: [Linear(matrix.to(dtype)) for matrix in matrices] for dtype in dtypes}
+    total_s = dict.fromkeys(dtypes, 0.0)
+    for num_tokens in (1, _PROBE_TOKENS):
+        inputs = [torch.ones(num_tokens, matrix.shape[1]) for matrix in matrices]
+        best_s = dict.fromkeys(dtypes, math.inf)
+        for dtype in dtypes * _PROBE_RUNS:
             started = time.perf_counter()
-            for layer, values in zip(layers, inputs, strict=True):
+            for layer, values in zip(layers[dtype], inputs, strict=True):
                 layer(values)
-            runs.append(time.perf_counter() - started)
-        best[dtype] = min(runs)
-    return min(best, key=lambda dtype: best[dtype])
+            best_s[dtype] = min(best_s[dtype], time.perf_counter() - started)
+        for dtype in dtypes:
+            total_s[dtype] += best_s[dtype]
+    return min(dtypes, key=lambda dtype: total_s[dtype])

@@ -126,7 +126,7 @@ class _Client:
         self._reader = reader
         self._writer = writer
         self._requests: dict[int, asyncio.Task[None]] = {}
-        self._asked: list[asyncio.Task[None]] = []
+        self._asked: set[asyncio.Task[None]] = set()
 
     def write(self, message: FromWorker) -> None:
         """Queued; lost when the client has hung up."""
@@ -160,7 +160,9 @@ class _Client:
                     task.cancel()
             case Inspect():
                 # Answers carry no id: they come in the order of the questions.
-                self._asked.append(asyncio.create_task(self._inspect()))
+                asked = asyncio.create_task(self._inspect())
+                self._asked.add(asked)
+                asked.add_done_callback(self._asked.discard)
             case _:
                 raise AssertionError(f"not for a client to say: {message}")
 
