@@ -1,7 +1,7 @@
 """The admin port: what the people and scripts that run the proxy may see and do."""
 
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Annotated, Any
 
 import msgspec
@@ -14,6 +14,7 @@ from index import tags as tag_grammar
 from index.entry import Entry
 from index.errors import InvalidTag, StoreFault
 from index.store import Filter, Purge, Store
+from proxy.counts import Counts
 from proxy.errors import ClientError, ErrorDetail, error_body
 from proxy.gate import Gate
 from proxy.health import Health, healthz, readyz
@@ -38,6 +39,8 @@ class Office(msgspec.Struct, frozen=True, kw_only=True):
     metrics: Metrics
     clock: Callable[[], float]
     stats: Callable[[], Awaitable[dict[str, Any]]]
+    counts: Callable[[], Awaitable[Sequence[Counts]]]
+    """Of all processes."""
     reload: Callable[[], Awaitable[ReloadReport]]
 
 
@@ -178,7 +181,8 @@ async def reload(office: NamedDependency[Office]) -> Response[bytes]:
 @get("/metrics")
 async def metrics(office: NamedDependency[Office]) -> Response[bytes]:
     """Prometheus' text format."""
-    return Response(office.metrics.exposition(), media_type="text/plain; version=0.0.4")
+    exposition = office.metrics.exposition(await office.counts())
+    return Response(exposition, media_type="text/plain; version=0.0.4")
 
 
 def admin_app(office: Office, gate: Callable[[], Gate]) -> Litestar:

@@ -4,13 +4,16 @@ import asyncio
 import logging
 import signal
 import ssl
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
 from proxy.app import Proxy
-from proxy.server import Listening, Server, load_certificate, tls_context
+from proxy.errors import ConfigError
+from proxy.server import CannotListen, Listening, Server, bind, load_certificate, tls_context
+from proxy.settings.address import parse_address
 from proxy.settings.config import Config
+from proxy.settings.file import Loaded
 from proxy.settings.listeners import Tls
 
 log = logging.getLogger("rejoinder")
@@ -18,6 +21,7 @@ log = logging.getLogger("rejoinder")
 _LAST_WORDS_S = 1.0
 """After the deadline: how long broken-off answers have to say so."""
 _ADMIN_GRACE_S = 1.0
+_NO_ENGINES: Mapping[str, str] = {}
 
 
 class Stop:
@@ -53,6 +57,30 @@ class Certificates:
         """Read the files again. Raises CannotListen; connections then see the old ones."""
         _renew(self.data, config.tls)
         _renew(self.admin, config.admin.tls)
+
+
+def open_ports(config: Config) -> Ports:
+    """Bind what the config names. Raises CannotListen."""
+    return Ports(
+        data=[bind(parse_address(text)) for text in config.addresses],
+        admin=bind(parse_address(config.admin.listen)),
+    )
+
+
+async def bring_into_force(
+    proxy: Proxy,
+    certificates: Certificates,
+    loaded: Loaded,
+    *,
+    engines: Mapping[str, str] = _NO_ENGINES,
+) -> tuple[str, ...]:
+    """What a reload does in a process that serves. Returns warnings. Raises ConfigError."""
+    try:
+        certificates.renew(loaded.config)
+    except CannotListen as error:
+        raise ConfigError([str(error)]) from None
+    change = await proxy.adopt(loaded.config, engines=engines)
+    return change.ignored
 
 
 async def serve(proxy: Proxy, ports: Ports, certificates: Certificates, *, stop: Stop) -> None:

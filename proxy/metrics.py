@@ -1,11 +1,20 @@
-"""Counters for Prometheus. One registry an application, so that two can live in one process."""
+"""Counters for Prometheus. One registry an application, so that two can live in one process.
 
-from collections.abc import Callable, Iterable, Iterator
+Several workers keep their counters in files that all of them read, each in its own (the library's
+multiprocess mode, which `proxy.worker` turns on): whichever is asked has the sums, and a worker
+that is started again goes on counting where it was. Gauges are of now and cannot be added up: each
+worker is asked for its own, and they carry its number.
+"""
 
-from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
+from collections.abc import Callable, Iterable, Iterator, Sequence
+
+from prometheus_client import CollectorRegistry, Counter, Histogram, Metric, generate_latest
 from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.multiprocess import MultiProcessCollector
 from prometheus_client.registry import Collector
 
+from proxy.call import Usage
+from proxy.counts import Counts, Gauge
 from proxy.upstreams.pool import ServerState
 
 _LATENCY_S = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.1, 0.25, 1, 2.5, 10, 30, 120)
@@ -14,8 +23,11 @@ _LATENCY_S = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.1, 0.25, 1, 2.5, 10, 
 class Metrics:
     """What is counted. Labels have few values: never a key, a prompt or a tenant's credential."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, folder: str | None = None) -> None:
+        """`folder`: where the workers keep their counters; None where there is one process."""
         self.registry = CollectorRegistry()
+        self._folder = folder
+        self._watched: list[Collector] = []
         self.requests = Counter(
             "rejoinder_requests_total",
             "Requests to the cached surfaces, by what became of them.",
@@ -47,6 +59,13 @@ class Metrics:
             ("upstream", "result"),
             registry=self.registry,
         )
+        self.upstream_tokens = Counter(
+            "rejoinder_upstream_tokens_total",
+            "Tokens of answers that upstreams made for cached routes, as they counted them. `cached`"
+            " is the part of `input` that they took from their own prompt caches.",
+            ("upstream", "kind"),
+            registry=self.registry,
+        )
         self.recordings = Counter(
             "rejoinder_recordings_total",
             "Answers of upstreams, by whether they were kept and why not.",
@@ -67,23 +86,80 @@ class Metrics:
         """Count an attempt at an upstream; `result` is one of few words."""
         self.attempts.labels(upstream, result).inc()
 
+    def counted(self, upstream: str, usage: Usage) -> None:
+        """Tokens that an upstream counted for an answer."""
+        for kind, tokens in (
+            ("input", usage.input_tokens),
+            ("output", usage.output_tokens),
+            ("cached", usage.cached_tokens),
+        ):
+            if tokens:
+                self.upstream_tokens.labels(upstream, kind).inc(tokens)
+
     def watch(self, servers: Callable[[], Iterable[ServerState]]) -> None:
         """Show how the servers of the upstreams are doing, asked whenever the metrics are."""
-        self.registry.register(_Servers(servers))
+        collector = _Servers(servers)
+        self._watched.append(collector)
+        self.registry.register(collector)
 
     def by_outcome(self) -> dict[str, int]:
-        """Requests so far by outcome."""
+        """Requests so far by outcome, of all processes together."""
         counts: dict[str, int] = {}
-        for metric in self.requests.collect():
+        for metric in self._counters():
             for sample in metric.samples:
-                if sample.name.endswith("_total"):
+                if sample.name == "rejoinder_requests_total":
                     outcome = sample.labels["outcome"]
                     counts[outcome] = counts.get(outcome, 0) + int(sample.value)
         return counts
 
-    def exposition(self) -> bytes:
-        """Prometheus' text format."""
-        return generate_latest(self.registry)
+    def gauges(self) -> tuple[Gauge, ...]:
+        """What is watched, as it is now in this process."""
+        return tuple(
+            Gauge(
+                name=family.name,
+                help=family.documentation,
+                labels=dict(sample.labels),
+                value=sample.value,
+            )
+            for collector in self._watched
+            for family in collector.collect()
+            for sample in family.samples
+        )
+
+    def exposition(self, counts: Sequence[Counts]) -> bytes:
+        """Prometheus' text format. `counts`: of all processes."""
+        if self._folder is None:
+            return generate_latest(self.registry)
+        everything = CollectorRegistry(auto_describe=False)
+        everything.register(_Given([*self._counters(), *_by_worker(counts)]))
+        return generate_latest(everything)
+
+    def _counters(self) -> Iterable[Metric]:
+        if self._folder is None:
+            return self.requests.collect()
+        # The library has no types here.
+        collector = MultiProcessCollector(None, path=self._folder)  # type: ignore[no-untyped-call]
+        shared: Iterable[Metric] = collector.collect()  # type: ignore[no-untyped-call]
+        return shared
+
+
+class _Given(Collector):
+    """Families that have been collected already."""
+
+    def __init__(self, families: Iterable[Metric]) -> None:
+        self._families = families
+
+    def collect(self) -> Iterable[Metric]:
+        return self._families
+
+
+def _by_worker(counts: Sequence[Counts]) -> Iterable[Metric]:
+    families: dict[str, Metric] = {}
+    for one in counts:
+        for gauge in one.gauges:
+            family = families.setdefault(gauge.name, Metric(gauge.name, gauge.help, "gauge"))
+            family.add_sample(gauge.name, {**gauge.labels, "worker": str(one.worker)}, gauge.value)
+    return families.values()
 
 
 class _Servers(Collector):

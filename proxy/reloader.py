@@ -27,12 +27,21 @@ ConfigError, and then the config before it is still in force."""
 class Reloader:
     """Reads one config file again and again, one time after the other."""
 
-    def __init__(self, path: Path, text: str, *, apply: Apply, clock: Callable[[], float]) -> None:
-        """`text` is what the process was started with."""
+    def __init__(
+        self,
+        path: Path,
+        text: str,
+        *,
+        apply: Apply,
+        clock: Callable[[], float],
+        report: Callable[[ReloadReport], None] = lambda _: None,
+    ) -> None:
+        """`text` is what the process was started with. `report` is told how each reload went."""
         self._path = path
         self._seen = text
         self._apply = apply
         self._clock = clock
+        self._report = report
         self._turn = asyncio.Lock()
         self.last: ReloadReport | None = None
 
@@ -40,6 +49,7 @@ class Reloader:
         """Read the file and bring it into force, if it works."""
         async with self._turn:
             self.last = await self._reload()
+        self._report(self.last)
         if self.last.ok:
             log.info("config reloaded")
         for line in self.last.problems:

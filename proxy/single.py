@@ -7,39 +7,16 @@ import uvloop
 
 from index.errors import StoreUnusable
 from proxy.app import Proxy, Say, open_store
-from proxy.errors import ConfigError
-from proxy.lifetime import Certificates, Ports, Stop, serve
+from proxy.lifetime import Certificates, Stop, bring_into_force, open_ports, serve
 from proxy.reloader import Reloader
-from proxy.server import CannotListen, bind, on_signals, quiet_uvicorn
-from proxy.settings.address import parse_address
+from proxy.server import CannotListen, on_signals, quiet_uvicorn
 from proxy.settings.config import Config
-from proxy.settings.file import Loaded
 from proxy.welcome import welcome
 
 
 def run(path: Path, text: str, config: Config, *, say: Say) -> int:
     """Run until SIGTERM or SIGINT. Returns the exit code; what cannot start is said in one line."""
     return uvloop.run(_run(path, text, config, say=say))
-
-
-def open_ports(config: Config) -> Ports:
-    """Bind what the config names. Raises CannotListen."""
-    return Ports(
-        data=[bind(parse_address(text)) for text in config.addresses],
-        admin=bind(parse_address(config.admin.listen)),
-    )
-
-
-async def bring_into_force(
-    proxy: Proxy, certificates: Certificates, loaded: Loaded
-) -> tuple[str, ...]:
-    """What a reload does in a process that serves. Returns warnings. Raises ConfigError."""
-    try:
-        certificates.renew(loaded.config)
-    except CannotListen as error:
-        raise ConfigError([str(error)]) from None
-    change = await proxy.adopt(loaded.config)
-    return change.ignored
 
 
 async def _run(path: Path, text: str, config: Config, *, say: Say) -> int:

@@ -39,6 +39,10 @@ def serve(file: Path, /, *, check_only: Annotated[bool, Parameter(name="--check"
     for warning in loaded.warnings:
         note(f"warning: {warning}")
 
+    if loaded.config.workers > 1:
+        from proxy.supervisor import run as run_workers
+
+        return run_workers(file, text, loaded.config, say=note)
     from proxy.single import run
 
     return run(file, text, loaded.config, say=note)

@@ -66,8 +66,10 @@ class LocalUpstream:
         *,
         on_progress: Callable[[str], None] = lambda _: None,
         first_byte_s: float = Timeout().first_byte,
+        shared: str | None = None,
     ) -> None:
-        """`on_progress` gets lines such as `loading smollm2-135m-instruct 43%`. While the model
+        """`on_progress` gets lines such as `loading smollm2-135m-instruct 43%`. `shared`: the
+        socket of an engine that the parent of several workers runs. While the model
         loads, `send` waits up to `first_byte_s`. Raises ConfigError when there is no such model.
         """
         try:
@@ -79,8 +81,9 @@ class LocalUpstream:
         self._first_byte_s = first_byte_s
         self._model_id = engine.model_id or self._weights.model_id
         self._client = EngineClient(
-            _engine_config(engine),
+            engine_config(engine),
             on_progress=lambda done: on_progress(f"loading {self._model_id} {done:.0%}"),
+            shared=shared,
         )
 
     async def start(self) -> None:
@@ -299,7 +302,7 @@ def _text(token: TokenLogprob) -> str:
     return token.token.decode(errors="replace")
 
 
-def _engine_config(engine: Engine) -> EngineConfig:
+def engine_config(engine: Engine) -> EngineConfig:
     return EngineConfig(
         model=engine.model,
         device=engine.device,

@@ -1,0 +1,247 @@
+"""`rejoinder serve` with several workers: the parent, which answers no request itself.
+
+    parent ── binds the sockets, reads the config, hears signals
+      ├── engines, one for each upstream with one; every worker speaks to it
+      ├── worker 0 ── serves on the inherited sockets
+      └── worker N ── …
+
+A worker that dies is started again. It gets the config that is in force, not what the file says by
+then.
+"""
+
+import asyncio
+import logging
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+import uvloop
+
+from index.errors import StoreUnusable
+from proxy.app import Say, open_store
+from proxy.control import (
+    Adopt,
+    Adopted,
+    Answer,
+    Begin,
+    Channel,
+    Count,
+    CountAll,
+    Counted,
+    CountedAll,
+    Done,
+    Finish,
+    Gone,
+    Loaded,
+    Question,
+    Refused,
+    Reload,
+    Reloaded,
+    Remember,
+    Said,
+)
+from proxy.counts import Counts
+from proxy.errors import ConfigError
+from proxy.lifetime import Certificates, Ports, Stop, open_ports
+from proxy.place import Place
+from proxy.reload import ReloadReport, change_to
+from proxy.reloader import Reloader
+from proxy.server import CannotListen, on_signals
+from proxy.settings import file
+from proxy.settings.config import Config
+from proxy.upstreams.local_shared import Engines
+from proxy.welcome import welcome
+
+log = logging.getLogger("rejoinder.supervisor")
+
+_COUNT_PATIENCE_S = 5.0
+_END_PATIENCE_S = 10.0
+"""After the deadline of `shutdown`: then a worker that still runs is killed."""
+
+
+class Force(msgspec.Struct, frozen=True, kw_only=True):
+    """What is in force. A reload replaces it whole."""
+
+    text: str
+    config: Config
+    engines: dict[str, str]
+
+
+class Supervisor:
+    """The workers, their engines, and the config in force."""
+
+    def __init__(
+        self, path: Path, force: Force, *, ports: Ports, engines: Engines, folder: Path, say: Say
+    ) -> None:
+        """`folder`: for the workers' counters."""
+        self._path = path
+        self._force = force
+        self._ports = ports
+        self._engines = engines
+        self._folder = folder
+        self._say = say
+        self._num_loaded = 0
+        self.stopping = False
+        self._places = [Place(index, self) for index in range(force.config.workers)]
+        self._reloader = Reloader(
+            path, force.text, apply=self._apply, clock=time.time, report=self._report
+        )
+
+    async def run(self, stop: Stop) -> None:
+        """Until `stop`, and then the end of every worker. Raises ConfigError when one of them
+        cannot begin."""
+        stopped = asyncio.create_task(stop.asked.wait())
+        following = asyncio.create_task(self._reloader.follow())
+        keeping = [asyncio.create_task(place.keep()) for place in self._places]
+        try:
+            await asyncio.wait({stopped, *keeping}, return_when=asyncio.FIRST_COMPLETED)
+            self._finish(in_a_hurry=stop.in_a_hurry or not stopped.done())
+            following.cancel()
+            patience_s = self._force.config.shutdown.deadline + _END_PATIENCE_S
+            await asyncio.wait(keeping, timeout=patience_s)
+        finally:
+            for place in self._places:
+                place.kill()
+            stopped.cancel()
+            results = await asyncio.gather(*keeping, following, return_exceptions=True)
+        for result in results:
+            if isinstance(result, ConfigError):
+                raise result
+
+    def spawn(self, index: int, descriptor: int) -> subprocess.Popen[bytes]:
+        """Start a worker's process."""
+        passed = [one.socket.fileno() for one in (*self._ports.data, self._ports.admin)]
+        # A session of its own: Ctrl-C in a terminal is for the parent, which tells the workers.
+        # -P: a folder named `proxy` where the user stands is not ours.
+        return subprocess.Popen(  # noqa: S603  # nothing of it comes from outside
+            [sys.executable, "-P", "-m", "proxy.worker", str(descriptor), str(index)],
+            pass_fds=(descriptor, *passed),
+            stdin=subprocess.DEVNULL,
+            env=os.environ | {"PROMETHEUS_MULTIPROC_DIR": str(self._folder)},
+            start_new_session=True,
+        )
+
+    def beginning(self, index: int) -> Begin:
+        """What a worker is told first."""
+        force = self._force
+        return Begin(
+            path=str(self._path),
+            text=force.text,
+            data=tuple((one.socket.fileno(), str(one.address)) for one in self._ports.data),
+            admin=(self._ports.admin.socket.fileno(), str(self._ports.admin.address)),
+            index=index,
+            metrics=str(self._folder),
+            engines=force.engines,
+            reloaded=self._reloader.last,
+        )
+
+    async def reply(self, question: Question) -> Answer:
+        """To a worker."""
+        match question:
+            case Said(line=line):
+                self._say(line)
+            case Loaded(models=models):
+                self._num_loaded += 1
+                if self._num_loaded == len(self._places):
+                    self._say(welcome(self._force.config, self._ports, models))
+            case Reload():
+                return Reloaded(report=await self._reloader.reload())
+            case CountAll():
+                return CountedAll(counts=tuple(await self._count()))
+            case Begin() | Adopt() | Remember() | Count() | Finish():
+                raise AssertionError(f"not for a worker to ask: {question}")
+        return Done()
+
+    def _channels(self) -> list[Channel]:
+        return [place.channel for place in self._places if place.channel is not None]
+
+    def _finish(self, *, in_a_hurry: bool) -> None:
+        self.stopping = True
+        for channel in self._channels():
+            channel.tell(Finish(in_a_hurry=in_a_hurry))
+
+    async def _apply(self, text: str, loaded: file.Loaded) -> tuple[str, ...]:
+        """In every worker, or in none."""
+        before = self._force
+        change = change_to(loaded.config, now=before.config)
+        engines = await self._engines.adopt(change.config)
+        self._force = Force(text=text, config=change.config, engines=engines)
+        problems = await self._adopt(self._force)
+        if problems:
+            engines = await self._engines.adopt(before.config)
+            self._force = msgspec.structs.replace(before, engines=engines)
+            await self._adopt(self._force)
+            raise ConfigError(problems)
+        return change.ignored
+
+    async def _adopt(self, force: Force) -> list[str]:
+        """Tell all workers; what they say against it, once each."""
+        question = Adopt(text=force.text, engines=force.engines)
+        channels = self._channels()
+        answers = await asyncio.gather(
+            *(channel.ask(question) for channel in channels), return_exceptions=True
+        )
+        problems: list[str] = []
+        for answer in answers:
+            if isinstance(answer, Refused):
+                problems += [line for line in answer.problems if line not in problems]
+            elif not isinstance(answer, Adopted | Gone):
+                raise AssertionError(f"not an answer to that: {answer}")
+        return problems
+
+    def _report(self, report: ReloadReport) -> None:
+        for channel in self._channels():
+            channel.tell(Remember(report=report))
+
+    async def _count(self) -> Sequence[Counts]:
+        """Of all workers that answer in time."""
+        asking = [asyncio.create_task(channel.ask(Count())) for channel in self._channels()]
+        if asking:
+            await asyncio.wait(asking, timeout=_COUNT_PATIENCE_S)
+        counts: list[Counts] = []
+        for task in asking:
+            if not task.done():
+                task.cancel()
+            elif task.exception() is None and isinstance(answer := task.result(), Counted):
+                counts.append(answer.counts)
+        return counts
+
+
+def run(path: Path, text: str, config: Config, *, say: Say) -> int:
+    """Run until SIGTERM or SIGINT. Returns the exit code; what cannot start is said in one line."""
+    return uvloop.run(_run(path, text, config, say=say))
+
+
+async def _run(path: Path, text: str, config: Config, *, say: Say) -> int:
+    stop = Stop()
+    try:
+        Certificates(config)
+        ports = open_ports(config)
+        # Made and migrated by one process, before many open it.
+        await (await open_store(config.store)).close()
+    except (CannotListen, StoreUnusable) as error:
+        say(f"error: {error}")
+        return 1
+    on_signals(stop)
+    with tempfile.TemporaryDirectory(prefix="rejoinder-") as name:
+        folder = Path(name)
+        engines = Engines(folder)
+        try:
+            force = Force(text=text, config=config, engines=await engines.start(config))
+            supervisor = Supervisor(
+                path, force, ports=ports, engines=engines, folder=folder, say=say
+            )
+            await supervisor.run(stop)
+        except ConfigError as error:
+            say(f"error: {error}")
+            return 1
+        finally:
+            for listening in (*ports.data, ports.admin):
+                listening.forget()
+            await engines.close()
+    return 0
