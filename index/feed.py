@@ -9,7 +9,7 @@ import msgspec
 from index.entry import Entry
 from index.store import Changes
 
-_POSITION_BITS = 48
+_POSITION_BITS = 56
 
 
 class Cursor(msgspec.Struct, frozen=True, kw_only=True):

@@ -7,24 +7,41 @@ from sample_entries import NOW, entry, key_of
 from index.errors import StoreFault
 from index.memory import MemoryStore
 from index.purges import RETAIN_S
+from index.redis import RedisStore
 from index.sqlite import SqliteStore
 from index.store import Filter, NotStored, Purge, Stored
 
 MIB = 2**20
 
 
-@pytest.fixture(params=["memory", "sqlite", "sqlite without a memory tier"])
-async def open_store(request, tmp_path):
+EMBEDDED = ["memory", "sqlite", "sqlite without a memory tier"]
+REMOTE = ["redis", "redis without a memory tier", "redis cluster"]
+
+
+def opener(kind, request):
+    """What opens a store of this kind; again and again the same one, but for memory."""
+
     async def open_():
-        if request.param == "memory":
+        memory_bytes = 0 if "without" in kind else 16 * MIB
+        if kind == "memory":
             return MemoryStore(max_bytes=64 * MIB)
-        return await SqliteStore.open(
-            tmp_path / "store.db",
-            memory_bytes=0 if "without" in request.param else 16 * MIB,
-            disk_bytes=64 * MIB,
+        if kind.startswith("sqlite"):
+            path = request.getfixturevalue("tmp_path") / "store.db"
+            return await SqliteStore.open(path, memory_bytes=memory_bytes, disk_bytes=64 * MIB)
+        return await RedisStore.open(
+            server.url, memory_bytes=memory_bytes, max_bytes=64 * MIB, deadline_s=30, patient_s=30
         )
 
+    if kind == "redis cluster":
+        server = request.getfixturevalue("empty_cluster")[0]
+    elif kind.startswith("redis"):
+        server = request.getfixturevalue("empty_redis")
     return open_
+
+
+@pytest.fixture(params=[*EMBEDDED, *REMOTE])
+def open_store(request):
+    return opener(request.param, request)
 
 
 @pytest.fixture
@@ -58,12 +75,15 @@ async def test_unknown_key_is_absent(store):
     assert (await store.get("no key at all", now=NOW)).reason == "absent"
 
 
-async def test_lookup_never_suspends(store):
+@pytest.mark.parametrize("kind", EMBEDDED)
+async def test_lookup_in_an_embedded_store_never_suspends(kind, request):
+    store = await opener(kind, request)()
     await put(store, "a")
     for _ in range(2):
         for call in (store.get(key_of("a"), now=NOW), store.snapshot()):
             with pytest.raises(StopIteration):
                 call.send(None)
+    await store.close()
 
 
 async def test_later_put_of_a_key_replaces_the_earlier(store):

@@ -13,6 +13,7 @@ from sample_entries import NOW, entry, key_of
 
 from index.memory import MemoryStore
 from index.purges import RETAIN_S
+from index.redis import RedisStore
 from index.sqlite import SqliteStore
 from index.store import Filter, Purge, Stored
 
@@ -193,6 +194,25 @@ class SqliteMachine(StoreMachine):
         self.store = self.run(self.open())
 
 
+class RedisMachine(StoreMachine):
+    server = None
+
+    async def open(self):
+        with self.server.client() as client:
+            client.flushall()
+        return await self.connect()
+
+    async def connect(self):
+        return await RedisStore.open(
+            self.server.url, memory_bytes=2**20, max_bytes=2**26, deadline_s=30, patient_s=30
+        )
+
+    @rule()
+    def restart(self):
+        self.run(self.store.close())
+        self.store = self.run(self.connect())
+
+
 QUICK = settings(
     max_examples=40,
     stateful_step_count=30,
@@ -205,4 +225,10 @@ QUICK = settings(
 def test_any_order_of_calls_does_what_the_model_does(machine):
     case = machine.TestCase
     case.settings = QUICK
+    case().runTest()
+
+
+def test_any_order_of_calls_to_a_redis_does_what_the_model_does(empty_redis):
+    case = type("OneRedis", (RedisMachine,), {"server": empty_redis}).TestCase
+    case.settings = settings(QUICK, max_examples=60)
     case().runTest()

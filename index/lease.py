@@ -1,0 +1,43 @@
+"""The border for work that several replicas would do at once: one does it, the others wait."""
+
+from typing import Protocol
+
+
+class Lease(Protocol):
+    """The right to make an answer, until it is released or its time is over."""
+
+    async def release(self) -> None:
+        """Let others go on. A no-op when the lease has expired, also when another has it now.
+
+        Raises StoreFault; the lease then ends by its time.
+        """
+        ...
+
+
+class Leases(Protocol):
+    """Who may make what. A lease only saves work: nothing is wrong when two hold one."""
+
+    async def acquire(self, key: str, *, ttl_s: float) -> Lease | None:
+        """A lease that expires after `ttl_s`; None while another has it. Raises StoreFault."""
+        ...
+
+    async def wait(self, key: str, *, timeout_s: float) -> bool:
+        """Wait until nobody has it; False when somebody still does after `timeout_s`."""
+        ...
+
+
+class _Granted:
+    async def release(self) -> None:
+        """Nothing is held."""
+
+
+class NoLeases:
+    """Nobody else could do the same work: every lease is granted."""
+
+    async def acquire(self, key: str, *, ttl_s: float) -> Lease | None:
+        """See `Leases.acquire`."""
+        return _Granted()
+
+    async def wait(self, key: str, *, timeout_s: float) -> bool:
+        """See `Leases.wait`."""
+        return True

@@ -1,0 +1,1 @@
+return free(ARGV[2])

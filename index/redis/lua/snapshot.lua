@@ -1,0 +1,1 @@
+return {generation, held[3]}

@@ -1,0 +1,265 @@
+"""`Store` in a Redis, or a Redis Cluster, shared by several proxies.
+
+    get       one script: the entry, and whether any purge covers it. One round trip
+    put       one script. One round trip
+    purge     one script a shard: first the one that counts purges, then all others at once
+    scan, changes, dry runs, sweep    a little of each shard at a time
+
+A memory tier in front saves the way of the record, never the question whether it still stands:
+every hit is judged by the counters in Redis at that moment, so after a FLUSHALL, an empty restart
+or an older backup nothing of it is served.
+"""
+
+import asyncio
+import math
+import secrets
+from collections.abc import Sequence
+from typing import Any
+
+from index import record
+from index.entry import Entry, Snapshot
+from index.errors import StoreFault, StoreUnusable
+from index.eviction import MAX_USES, worth
+from index.judgement import judge
+from index.purges import Standing, tags_of
+from index.redis import following, scripts, sweeping, walking
+from index.redis.address import parse_address
+from index.redis.door import Door
+from index.redis.leases import RedisLeases
+from index.redis.purging import purge_now
+from index.redis.servers import Servers
+from index.redis.shards import HEAD, NUM_SHARDS, name_of, shard_of
+from index.redis.uses import Uses
+from index.store import (
+    ALL,
+    Changes,
+    Filter,
+    Lookup,
+    NotStored,
+    Page,
+    Purge,
+    Purged,
+    Stored,
+    StoreStats,
+)
+from index.tags import RESERVED, key_tag
+from index.tier import Tier
+
+DEADLINE_S = 0.25
+PATIENT_S = 5.0
+MAX_SHARE = 4
+"""No entry may take more than this part (a quarter) of its shard's bound."""
+SPARE_S = 600
+"""Redis itself drops an entry so long after `keep_until`; before that, sweeps do."""
+_STANDINGS: dict[bytes, Standing] = {b"fresh": "fresh", b"soft_purged": "soft_purged"}
+
+
+class RedisStore:
+    """Open it with `open`. Belongs to one event loop; other processes share the Redis."""
+
+    def __init__(
+        self, door: Door, *, secret: bytes, memory_bytes: int, max_bytes: int, num_replicas: int
+    ) -> None:
+        self.secret = secret
+        self.leases = RedisLeases(door)
+        self._door = door
+        self._tier = Tier(max_bytes=memory_bytes)
+        self._uses = Uses(door)
+        self._shard_bytes = max_bytes // NUM_SHARDS
+        self._num_replicas = num_replicas
+        self._closed = False
+
+    @classmethod
+    async def open(
+        cls,
+        url: str,
+        *,
+        memory_bytes: int,
+        max_bytes: int,
+        num_replicas: int = 0,
+        deadline_s: float = DEADLINE_S,
+        patient_s: float = PATIENT_S,
+    ) -> "RedisStore":
+        """Open or make the store in the Redis at `url`, or in the cluster that it belongs to.
+
+        `memory_bytes` bounds the memory tier, `max_bytes` all entries in Redis together. A purge
+        waits for `num_replicas` of each master. No call lasts longer than `deadline_s` for a reply,
+        but purges, which get `patient_s`. StoreUnusable when it cannot be reached or used.
+        """
+        servers = Servers(parse_address(url), deadline_s=deadline_s, patient_s=patient_s)
+        door = Door(servers)
+        try:
+            await servers.open()
+            await door.renew()
+            secret = await _shared_secret(servers)
+        except StoreFault as fault:
+            await door.close()
+            if isinstance(fault, StoreUnusable):
+                raise
+            message = f"cannot use the Redis at {servers.address}: {fault}"
+            raise StoreUnusable(message) from fault
+        return cls(
+            door,
+            secret=secret,
+            memory_bytes=memory_bytes,
+            max_bytes=max_bytes,
+            num_replicas=num_replicas,
+        )
+
+    async def get(self, key: str, *, now: float, tags: Sequence[str] = ()) -> Lookup:
+        """See `Store.get`."""
+        held = self._tier.get(key)
+        known = str(held.change) if held is not None else ""
+        reply = await self._door.run(scripts.GET, shard_of(key), key, known)
+        snapshot = _snapshot(reply)
+        standing = _STANDINGS.get(reply[2])
+        if standing is None:
+            self._tier.drop(key)
+            return Lookup(snapshot=snapshot, reason=reply[2].decode())
+        if held is not None and len(reply) == 4:
+            entry: Entry | None = held.entry
+        else:
+            entry = record.decode(reply[4]) if len(reply) > 4 and reply[4] else None
+        if entry is None or entry.key != key:
+            return Lookup(snapshot=snapshot)
+        lookup = judge(entry, standing, snapshot=snapshot, now=now, tags=tags)
+        if lookup.entry is not None:
+            self._serve(entry, change=int(reply[3]))
+        return lookup
+
+    async def snapshot(self) -> Snapshot:
+        """See `Store.snapshot`. One round trip."""
+        return _snapshot(await self._door.run(scripts.SNAPSHOT, HEAD))
+
+    async def put(self, entry: Entry) -> Stored | NotStored:
+        """See `Store.put`. One round trip."""
+        size_bytes = entry.size_bytes()
+        if size_bytes * MAX_SHARE > self._shard_bytes:
+            self._check_open()
+            return NotStored(reason="too_large")
+        if self._uses.due:
+            await self._uses.tell()
+        lifetime_s = max(0.0, entry.keep_until - entry.created_at)
+        word, evicted = await self._door.run(
+            scripts.PUT,
+            shard_of(entry.key),
+            entry.key,
+            entry.snapshot.generation,
+            entry.snapshot.sequence,
+            ",".join((*entry.tags, key_tag(entry.key), ALL)),
+            ",".join(tag for tag in entry.tags if not tag.startswith(RESERVED)),
+            record.encode(entry),
+            repr(entry.keep_until),
+            math.ceil(lifetime_s) + SPARE_S,
+            size_bytes,
+            repr(worth(entry, size_bytes=size_bytes)),
+            self._shard_bytes,
+            entry.model,
+            entry.tenant,
+            entry.scope,
+            MAX_USES,
+        )
+        if word == b"stored":
+            return Stored(evicted=evicted)
+        return NotStored(reason=word.decode())
+
+    async def delete(self, key: str) -> bool:
+        """See `Store.delete`."""
+        self._tier.drop(key)
+        return bool(await self._door.run(scripts.DELETE, shard_of(key), key))
+
+    async def purge(self, purge: Purge, *, now: float) -> Purged:
+        """See `Store.purge`. StoreFault when not all shards, or too few replicas, acknowledge it:
+        it may then count all the same, and can be repeated."""
+        if purge.dry_run:
+            sequence = (await self.snapshot()).sequence
+            matched = await walking.count(self._door, tags_of(purge), now=now)
+            return Purged(matched=matched, entries=0, sequence=sequence)
+        return await purge_now(self._door, purge, now=now, num_replicas=self._num_replicas)
+
+    async def scan(self, where: Filter, *, now: float, cursor: str | None, limit: int) -> Page:
+        """See `Store.scan`."""
+        before = int(cursor) if cursor is not None else None
+        tags = (where.tag,) if where.tag is not None else ()
+        page: list[Entry] = []
+        last = 0
+        steps = walking.newest_first(self._door, where, tags=tags, now=now, before=before)
+        async for step in steps:
+            stored = await following.fetch(self._door, step.key)
+            entry = record.decode(stored) if stored else None
+            if entry is None or (where.text is not None and where.text not in entry.prompt):
+                continue
+            if len(page) == limit:
+                return Page(entries=tuple(page), cursor=str(last))
+            page.append(entry)
+            last = step.change
+        return Page(entries=tuple(page), cursor=None)
+
+    async def changes(self, cursor: int, *, limit: int) -> Changes:
+        """See `Store.changes`."""
+        return await following.changes(self._door, cursor, limit=limit)
+
+    async def sweep(self, *, now: float) -> int:
+        """See `Store.sweep`."""
+        await self._uses.tell()
+        freed = await sweeping.sweep(self._door, now=now)
+        for held in self._tier.oldest_first():
+            if now > held.entry.keep_until:
+                self._tier.drop(held.entry.key)
+        return freed
+
+    async def stats(self) -> StoreStats:
+        """See `Store.stats`."""
+        shards = await self._all(scripts.STATS)
+        entries, num_bytes, evictions, sequences = (
+            [int(value) for value in column] for column in zip(*shards, strict=True)
+        )
+        return StoreStats(
+            entries=sum(entries),
+            memory_bytes=self._tier.used_bytes,
+            disk_bytes=sum(num_bytes),
+            sequence=max(sequences),
+            evictions=sum(evictions),
+        )
+
+    async def close(self) -> None:
+        """See `Store.close`."""
+        self._closed = True
+        await self._door.close()
+        self._tier.clear()
+
+    async def check_integrity(self) -> None:
+        """AssertionError unless the parts of each shard agree with each other."""
+        self._tier.check_integrity()
+        for entries, accounts, ranks, counted, held, both in await self._all(scripts.CHECK):
+            assert entries == accounts == ranks
+            assert int(counted) == int(held) <= self._shard_bytes
+            assert both == 0
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise StoreFault("the store is closed")
+
+    def _serve(self, entry: Entry, *, change: int) -> None:
+        self._uses.count(entry.key)
+        held = self._tier.get(entry.key)
+        if held is not None and held.change == change:
+            self._tier.touch(held)
+        elif self._tier.fits(entry):
+            self._tier.put(entry, change=change)
+
+    async def _all(self, script: scripts.Script) -> list[Any]:
+        return await asyncio.gather(*(self._door.run(script, shard) for shard in range(NUM_SHARDS)))
+
+
+def _snapshot(reply: list[bytes]) -> Snapshot:
+    return Snapshot(generation=reply[0].decode(), sequence=int(reply[1]))
+
+
+async def _shared_secret(servers: Servers) -> bytes:
+    """Whoever comes first makes it; it goes with what is stored."""
+    name = f"{name_of(HEAD)}:secret"
+    wire = servers.wire(HEAD)
+    await wire.call("SET", name, secrets.token_bytes(32), "NX")
+    secret: bytes = await wire.call("GET", name)
+    return secret

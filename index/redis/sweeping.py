@@ -1,0 +1,42 @@
+"""Freeing what is purged, expired, or was dropped by Redis itself; forgetting old purges."""
+
+import asyncio
+
+from index.purges import RETAIN_S
+from index.redis.door import Door
+from index.redis.purging import level
+from index.redis.scripts import FORGET, SNAPSHOT, SWEEP
+from index.redis.shards import NUM_SHARDS
+
+_STEP = 200
+"""Entries that one script looks at, so that nobody waits long behind it."""
+
+
+async def sweep(door: Door, *, now: float) -> int:
+    """See `Store.sweep`. Also puts right what a process that died in a purge has left."""
+    await door.renew()
+    await _level(door)
+    return sum([await _sweep_shard(door, shard, now=now) for shard in range(NUM_SHARDS)])
+
+
+async def _sweep_shard(door: Door, shard: int, *, now: float) -> int:
+    _, begun_at = await door.run(SNAPSHOT, shard)
+    freed, after = 0, "-inf"
+    still_soft: set[bytes] = set()
+    while after:
+        num_freed, reached, *tags = await door.run(SWEEP, shard, after, repr(now), _STEP)
+        freed += num_freed
+        still_soft.update(tags)
+        after = reached.decode()
+    await door.run(FORGET, shard, repr(now - RETAIN_S), begun_at, *still_soft)
+    return freed
+
+
+async def _level(door: Door) -> None:
+    """A purge under way makes the shards differ too, but not twice in the same way."""
+    first, second = [
+        await asyncio.gather(*(door.run(SNAPSHOT, shard) for shard in range(NUM_SHARDS)))
+        for _ in range(2)
+    ]
+    if first == second and len({tuple(one) for one in first}) > 1:
+        await level(door)
