@@ -40,6 +40,8 @@ class Keeper:
     ) -> bool:
         """True when the entry is stored as this returns. A slow store is not waited for long: the
         write then goes on by itself."""
+        if isinstance(recording, Complete):
+            self._metrics.counted(response.upstream, recording.usage)
         if not question.eligibility.write or found.snapshot is None:
             return False
         if not isinstance(recording, Complete):

@@ -61,8 +61,8 @@ class Metrics:
         )
         self.upstream_tokens = Counter(
             "rejoinder_upstream_tokens_total",
-            "Tokens of answers that upstreams made for cached routes, as they counted them. `cached`"
-            " is the part of `input` that they took from their own prompt caches.",
+            "Tokens of answers that were recorded, as the upstreams counted them. `cached` is the"
+            " part of `input` that they took from their own prompt caches.",
             ("upstream", "kind"),
             registry=self.registry,
         )

@@ -93,7 +93,10 @@ class _UsageView(msgspec.Struct):
     output_tokens: int | None = None
     prompt_tokens_details: _Details | None = None
     input_tokens_details: _Details | None = None
-    prompt_cache_hit_tokens: int | None = None  # DeepSeek's place for it
+    # Where it stands with DeepSeek, Anthropic (also as Bedrock passes it on) and Bedrock's own API.
+    prompt_cache_hit_tokens: int | None = None
+    cache_read_input_tokens: int | None = None
+    cache_read: int | None = msgspec.field(name="cacheReadInputTokens", default=None)
 
 
 def read_usage(raw: bytes | msgspec.Raw) -> Usage | None:
@@ -108,7 +111,11 @@ def read_usage(raw: bytes | msgspec.Raw) -> Usage | None:
     return Usage(
         input_tokens=view.prompt_tokens or view.input_tokens or 0,
         output_tokens=view.completion_tokens or view.output_tokens or 0,
-        cached_tokens=details.cached_tokens or view.prompt_cache_hit_tokens or 0,
+        cached_tokens=details.cached_tokens
+        or view.prompt_cache_hit_tokens
+        or view.cache_read_input_tokens
+        or view.cache_read
+        or 0,
     )
 
 

@@ -5,7 +5,7 @@ from urllib.parse import urlsplit
 
 from proxy.settings.finding import Finding, check_header
 from proxy.settings.tree import Path
-from proxy.settings.upstreams import Upstream
+from proxy.settings.upstreams import Timeout, Upstream
 
 
 def check_servers(
@@ -18,9 +18,10 @@ def check_servers(
     yield from _tls(upstream, (*path, "tls"), has_path)
     for header, value in upstream.headers.items():
         yield from check_header(header, value, (*path, "headers", header))
-    timeout = upstream.timeout
+    timeout, usual = upstream.timeout, Timeout()
     for phase in ("connect", "first_byte", "idle"):
-        if getattr(timeout, phase) > timeout.total:
+        written = getattr(timeout, phase)
+        if written > timeout.total and written != getattr(usual, phase):
             message = f"longer than `total` ({timeout.total}), which ends the request before"
             yield Finding(path=(*path, "timeout", phase), message=message, warning=True)
 

@@ -4,6 +4,7 @@ The transport is used without `httpx.AsyncClient`, which costs more than 100 us 
 keep cookies, log URLs and follow redirects unless told otherwise. Only this file knows aiohttp.
 """
 
+import base64
 import contextvars
 import socket
 import ssl
@@ -141,4 +142,14 @@ def _proxy_for(url: httpx.URL) -> httpx.Proxy | None:
     if urllib.request.proxy_bypass(url.host):
         return None
     address = urllib.request.getproxies().get(url.scheme)
-    return httpx.Proxy(address) if address else None
+    if not address:
+        return None
+    proxy = httpx.URL(address)
+    if not proxy.userinfo:
+        return httpx.Proxy(proxy)
+    # As a header, because the transport's own way is a deprecated one of aiohttp's.
+    credential = base64.b64encode(f"{proxy.username}:{proxy.password}".encode()).decode()
+    return httpx.Proxy(
+        proxy.copy_with(username=None, password=None),
+        headers={"proxy-authorization": f"Basic {credential}"},
+    )

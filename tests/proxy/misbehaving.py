@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field
 
@@ -32,7 +33,7 @@ Answer = Callable[[Request, asyncio.StreamWriter], Awaitable[None]]
 
 
 @contextlib.asynccontextmanager
-async def serving(answer: Answer) -> AsyncIterator[Server]:
+async def serving(answer: Answer, *, tls: ssl.SSLContext | None = None) -> AsyncIterator[Server]:
     server = Server()
     tasks: set[asyncio.Task[None]] = set()
     writers: set[asyncio.StreamWriter] = set()
@@ -62,8 +63,9 @@ async def serving(answer: Answer) -> AsyncIterator[Server]:
         tasks.add(task)
         task.add_done_callback(tasks.discard)
 
-    listener = await asyncio.start_server(accept, "127.0.0.1", 0)
-    server.url = f"http://127.0.0.1:{listener.sockets[0].getsockname()[1]}"
+    listener = await asyncio.start_server(accept, "127.0.0.1", 0, ssl=tls)
+    scheme = "http" if tls is None else "https"
+    server.url = f"{scheme}://127.0.0.1:{listener.sockets[0].getsockname()[1]}"
     try:
         yield server
     finally:

@@ -246,6 +246,8 @@ def test_cached_tokens_of_the_upstream_are_read_wherever_it_puts_them() -> None:
     for usage in (
         {**USAGE, "prompt_tokens_details": {"cached_tokens": 3}},
         {**USAGE, "prompt_cache_hit_tokens": 3},
+        {**USAGE, "cache_read_input_tokens": 3},
+        {**USAGE, "cacheReadInputTokens": 3},
         {"input_tokens": 5, "output_tokens": 2, "input_tokens_details": {"cached_tokens": 3}},
     ):
         recording = kept(record(STOP, frame({**BASE, "choices": [], "usage": usage}), DONE))

@@ -26,8 +26,8 @@ from proxy.errors import (
     UpstreamTimeout,
     UpstreamUnreachable,
 )
-from proxy.settings.upstreams import Timeout, Upstream
 from proxy.settings.units import Duration, Secret
+from proxy.settings.upstreams import Timeout, Upstream
 from proxy.upstreams.base import UpstreamRequest, UpstreamResponse
 from proxy.upstreams.remote import RemoteServer
 from proxy.upstreams.transport import make_transport, tls_context
