@@ -1,0 +1,129 @@
+"""One worker process for two clients: answers, aborts and deaths reach whom they concern."""
+
+import asyncio
+import os
+import signal
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+import pytest_asyncio
+from enginekit import Tiny
+
+from engine.client import EngineClient
+from engine.config import EngineConfig
+from engine.errors import EngineDied, ModelUnusable, RequestRefused
+from engine.generation import Generation
+from engine.protocol import Delta, Request
+from engine.relay import Relay
+from engine.sampling import Sampling
+
+DEADLINE_S = 120.0
+LONG = Sampling(temperature=0, max_tokens=400, logit_bias={258: -100.0})
+
+
+class Shared(NamedTuple):
+    relay: Relay
+    one: EngineClient
+    other: EngineClient
+
+
+@pytest_asyncio.fixture
+async def shared(tiny_files: Tiny, tmp_path: Path) -> AsyncIterator[Shared]:
+    config = EngineConfig(model=str(tiny_files.path), weights="fp32", threads=1)
+    relay = Relay(config, tmp_path / "engine.sock")
+    clients = [EngineClient(config, shared=str(tmp_path / "engine.sock")) for _ in range(2)]
+    for client in clients:
+        await client.start()  # before there is anybody to speak to
+    await relay.start()
+    async with asyncio.timeout(DEADLINE_S):
+        for client in clients:
+            await client.ready(timeout_s=DEADLINE_S)
+        yield Shared(relay, *clients)
+        for client in clients:
+            await client.close()
+        await relay.unused()
+    await relay.close()
+
+
+async def text_of(generation: Generation) -> str:
+    await generation.started()
+    return "".join([event.text async for event in generation if isinstance(event, Delta)])
+
+
+async def test_requests_of_both_run_together_under_their_own_ids(shared: Shared) -> None:
+    requests = [Request(prompt=text * 4, sampling=LONG) for text in ("red", "blue", "grey")]
+    alone = [await text_of(shared.one.generate(request)) for request in requests]
+    together = await asyncio.gather(
+        *(text_of(shared.one.generate(request)) for request in requests),
+        *(text_of(shared.other.generate(request)) for request in reversed(requests)),
+    )
+    assert list(together) == [*alone, *reversed(alone)]
+
+
+async def test_a_refusal_reaches_who_asked(shared: Shared) -> None:
+    running = shared.one.generate(Request(prompt="abc", sampling=LONG))
+    refused = shared.other.generate(Request(prompt="x" * 600))
+    with pytest.raises(RequestRefused) as caught:
+        await refused.started()
+    assert caught.value.code == "context_length_exceeded"
+    assert await text_of(running)
+
+
+async def test_a_client_that_hangs_up_aborts_its_own_requests_only(shared: Shared) -> None:
+    mine = shared.one.generate(Request(prompt="abc", sampling=LONG))
+    await mine.started()
+    theirs = shared.other.generate(Request(prompt="abc", sampling=LONG, num_choices=4))
+    await theirs.started()
+    await shared.other.close()
+    while (now := await shared.one.inspect()).running > 1:
+        pass
+    assert await text_rest(mine)
+    while (now := await shared.one.inspect()).running:
+        pass
+    assert now.free_pages == now.num_pages
+
+
+async def text_rest(generation: Generation) -> str:
+    return "".join([event.text async for event in generation if isinstance(event, Delta)])
+
+
+async def test_a_closed_answer_is_aborted_behind_the_relay(shared: Shared) -> None:
+    generation = shared.one.generate(Request(prompt="abc", sampling=LONG))
+    await generation.started()
+    await generation.aclose()
+    while (now := await shared.one.inspect()).running:
+        pass
+    assert now.free_pages == now.num_pages
+
+
+async def test_a_death_of_the_worker_is_one_for_both_and_both_come_back(shared: Shared) -> None:
+    before = await text_of(shared.one.generate(Request(prompt="abc", sampling=LONG)))
+    generation = shared.one.generate(Request(prompt="abc", sampling=LONG))
+    await generation.started()
+    assert shared.relay.worker_pid is not None
+    os.kill(shared.relay.worker_pid, signal.SIGKILL)
+    with pytest.raises(EngineDied):
+        await text_rest(generation)
+    await shared.other.down()
+    for client in (shared.one, shared.other):
+        await client.ready(timeout_s=DEADLINE_S)
+        assert await text_of(client.generate(Request(prompt="abc", sampling=LONG))) == before
+
+
+async def test_a_model_that_cannot_be_used_is_said_to_the_clients(tmp_path: Path) -> None:
+    path = tmp_path / "bad.gguf"
+    path.write_bytes(b"GGUF" + bytes(64))
+    config = EngineConfig(model=str(path))
+    relay = Relay(config, tmp_path / "engine.sock")
+    client = EngineClient(config, shared=str(tmp_path / "engine.sock"))
+    await relay.start()
+    await client.start()
+    async with asyncio.timeout(DEADLINE_S):
+        with pytest.raises(ModelUnusable):
+            await relay.ready()
+        with pytest.raises(ModelUnusable):
+            await client.ready(timeout_s=DEADLINE_S)
+    await client.close()
+    await relay.close()
