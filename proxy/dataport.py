@@ -6,7 +6,7 @@ Litestar routes to it. It is plain ASGI because each layer here is paid by every
 import asyncio
 import contextlib
 import logging
-import os
+import random
 import re
 import time
 from urllib.parse import unquote
@@ -14,11 +14,12 @@ from urllib.parse import unquote
 import msgspec
 
 from proxy.asgi import Message, Receive, Scope, Send
-from proxy.call import Headers, Surface
+from proxy.call import Headers
 from proxy.client import Client
+from proxy.counting import Counting
 from proxy.errors import ClientError, ClientLeft, UpstreamError
 from proxy.metrics import Metrics
-from proxy.outcome import Bypass, entries_of, headers_of, reasons_of, word
+from proxy.outcome import Bypass, headers_of
 from proxy.reply import (
     JSON,
     Answer,
@@ -27,9 +28,9 @@ from proxy.reply import (
     of_fault,
     of_upstream_error,
 )
-from proxy.request.wire import surface_of
 from proxy.routing import Router
 from proxy.site import Site
+from proxy.target import Target, target_of
 
 log = logging.getLogger("rejoinder.data")
 
@@ -42,7 +43,7 @@ class DataPort:
 
     def __init__(self, site: Site, *, metrics: Metrics) -> None:
         self.site = site
-        self._metrics = metrics
+        self._counting = Counting(metrics)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request; whatever happens, in OpenAI's shape."""
@@ -52,20 +53,11 @@ class DataPort:
 
     async def _respond(self, site: Site, scope: Scope, receive: Receive, send: Send) -> None:
         started = time.perf_counter()
-        path = _below_v1(scope["raw_path"].decode("latin-1"))
-        surface = surface_of(path) if scope["method"] == "POST" else None
         request_id = _request_id(scope["headers"])
         client = Client(receive)
         try:
-            if surface is None:
-                reply = await _other(site, path, scope, client, request_id)
-                headers = reply.headers
-            else:
-                answer = await _answer(site, surface, path, scope, client, request_id)
-                self._count(surface, answer, time.perf_counter() - started)
-                reply = answer.reply
-                headers = reply.headers + headers_of(answer.outcome)
-            await _send(reply, (*headers, (b"x-request-id", request_id.encode())), send)
+            reply = await self._reply(site, scope, client, request_id, started)
+            await _send(reply, (b"x-request-id", request_id.encode()), send)
         except ClientLeft:
             log.debug("%s: the client left", request_id)
         except asyncio.CancelledError:
@@ -75,23 +67,31 @@ class DataPort:
         finally:
             client.close()
 
-    def _count(self, surface: Surface, answer: Answer, elapsed_s: float) -> None:
-        metrics, outcome = self._metrics, answer.outcome
-        name = word(outcome)
-        metrics.requests.labels(surface.value, name, str(answer.reply.status)).inc()
-        metrics.latency.labels(name).observe(elapsed_s)
-        for reason in reasons_of(outcome):
-            metrics.reasons.labels(name, reason).inc()
-        for entry in entries_of(outcome):
-            metrics.tokens_saved.labels(entry.model, "input").inc(entry.input_tokens)
-            metrics.tokens_saved.labels(entry.model, "output").inc(entry.output_tokens)
+    async def _reply(
+        self, site: Site, scope: Scope, client: Client, request_id: str, started: float
+    ) -> Reply:
+        try:
+            target = target_of(scope["method"], scope["raw_path"].decode("latin-1"))
+        except ClientError as error:
+            return of_client_error(error)
+        if target.surface is None:
+            return await _other(site, target, scope, client, request_id)
+        answer = await _answer(site, target, scope, client, request_id)
+        self._counting.count(target.surface, answer, elapsed_s=time.perf_counter() - started)
+        reply = answer.reply
+        reply.headers += headers_of(answer.outcome)
+        return reply
 
 
 async def _answer(
-    site: Site, surface: Surface, path: str, scope: Scope, client: Client, request_id: str
+    site: Site, target: Target, scope: Scope, client: Client, request_id: str
 ) -> Answer:
+    """What can be kept."""
+    assert target.surface is not None
     try:
-        call = await site.receiver.call(surface, path, scope, client.receive, request_id=request_id)
+        call = await site.receiver.call(
+            target.surface, target.path, scope, client.receive, request_id=request_id
+        )
         return await site.pipeline.answer(call, client)
     except ClientError as error:
         return Answer(reply=of_client_error(error), outcome=_REFUSED)
@@ -102,13 +102,15 @@ async def _answer(
         return Answer(reply=of_fault(request_id), outcome=_REFUSED)
 
 
-async def _other(site: Site, path: str, scope: Scope, client: Client, request_id: str) -> Reply:
+async def _other(
+    site: Site, target: Target, scope: Scope, client: Client, request_id: str
+) -> Reply:
     """What is not cached: the list of models, and everything that is only passed through."""
     try:
         identity = site.receiver.admit(tuple(scope["headers"]))
-        if scope["method"] in ("GET", "HEAD") and path.startswith("/models"):
-            return _models(site.router, path, tenant=identity.caller.tenant)
-        return await site.passthrough.answer(path, scope, client, identity, request_id)
+        if target.models:
+            return _models(site.router, target.path, tenant=identity.caller.tenant)
+        return await site.passthrough.answer(target.path, scope, client, identity, request_id)
     except ClientError as error:
         return of_client_error(error)
     except UpstreamError as error:
@@ -120,7 +122,8 @@ async def _other(site: Site, path: str, scope: Scope, client: Client, request_id
         return of_fault(request_id)
 
 
-async def _send(reply: Reply, headers: Headers, send: Send) -> None:
+async def _send(reply: Reply, request_id: tuple[bytes, bytes], send: Send) -> None:
+    headers: Headers = (*reply.headers, request_id)
     start: Message = {"type": "http.response.start", "status": reply.status}
     if isinstance(reply.body, bytes):
         length = (b"content-length", b"%d" % len(reply.body))
@@ -148,16 +151,9 @@ def _models(router: Router, path: str, *, tenant: str) -> Reply:
     return Reply(status=200, headers=(JSON,), body=body)
 
 
-def _below_v1(path: str) -> str:
-    """The path below `/v1`, which a base URL may leave out."""
-    while "//" in path:
-        path = path.replace("//", "/")
-    return path[3:] or "/" if path == "/v1" or path.startswith("/v1/") else path
-
-
 def _request_id(headers: list[tuple[bytes, bytes]]) -> str:
     """The client's own `x-request-id`, where it has a plain form; else a new one."""
     for name, value in headers:
         if name == b"x-request-id" and _REQUEST_ID.fullmatch(value):
             return value.decode()
-    return f"req_{os.urandom(12).hex()}"
+    return f"req_{random.getrandbits(96):024x}"

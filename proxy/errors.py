@@ -28,7 +28,8 @@ class ConfigError(RejoinderError):
 
 
 class ClientError(RejoinderError):
-    """A request that is answered with an error. `retry` sets `x-should-retry` where it is given."""
+    """A request that is answered with an error. `retry` sets `x-should-retry` where it is given,
+    `allow` (methods) goes with 405."""
 
     def __init__(
         self,
@@ -39,6 +40,7 @@ class ClientError(RejoinderError):
         param: str | None = None,
         code: str | None = None,
         retry: bool | None = None,
+        allow: tuple[str, ...] = (),
     ) -> None:
         super().__init__(message)
         self.status = status
@@ -47,6 +49,7 @@ class ClientError(RejoinderError):
         self.param = param
         self.code = code
         self.retry = retry
+        self.allow = allow
 
 
 class ClientLeft(RejoinderError):

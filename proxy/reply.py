@@ -49,6 +49,8 @@ def of_client_error(error: ClientError) -> Reply:
     headers: Headers = (JSON,)
     if error.retry is not None:
         headers = (JSON, (b"x-should-retry", b"true" if error.retry else b"false"))
+    if error.allow:
+        headers = (*headers, (b"allow", ", ".join(error.allow).encode()))
     return Reply(status=error.status, headers=headers, body=body)
 
 
