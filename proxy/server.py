@@ -99,7 +99,8 @@ def bind(address: Address) -> Listening:
         if isinstance(address, Unix):
             return Listening(socket=_bind_unix(address.path), address=address)
         family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
-        bound = socket.socket(family, socket.SOCK_STREAM)
+        # asyncio turns Nagle's algorithm off only where the protocol is said.
+        bound = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
         bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         if family == socket.AF_INET6:
             # `[::]` does not take IPv4 as well: each address is listened on by its own name.
