@@ -73,7 +73,8 @@ class Sender:
 
     async def send(self, route: Route, request: Ask) -> UpstreamResponse:
         """The first answer that is final: anything but 408, 409, 429 and 5xx. When there is none,
-        the last upstream's response as it is, or its `UpstreamError`.
+        the last upstream's response, or its `UpstreamError`. Where retries were made in vain, the
+        response tells the client's SDK to make none of its own, lest they multiply.
 
         Streams are returned once their first event has come, other answers once they are whole
         (`proxy.upstreams.opening`), so that a failure in between leads to another attempt.
@@ -90,11 +91,12 @@ class Sender:
                 wanted_s = min(walk.again.values())
                 await self._sleep(max(wanted_s, pause_s * (0.5 + 0.5 * self._jitter())))
                 if await walk.go():
-                    break
+                    return walk.answer()
         except BaseException:
             await walk.drop()
             raise
-        return walk.answer()
+        answer = walk.answer()
+        return _without_retry(answer) if route.retries and walk.again else answer
 
     async def relay(self, upstream: Upstream, request: UpstreamRequest) -> UpstreamResponse:
         """One attempt at one upstream, for answers and bodies that are streamed through: only a
@@ -262,6 +264,13 @@ def _is_retried(response: UpstreamResponse) -> bool:
     if response.status not in _RETRIED and response.status < 500:
         return False
     return _header(response, b"x-should-retry") != b"false"
+
+
+def _without_retry(response: UpstreamResponse) -> UpstreamResponse:
+    """Said in the header that OpenAI's SDKs ask first."""
+    kept = tuple(pair for pair in response.headers if pair[0] != b"x-should-retry")
+    response.headers = (*kept, (b"x-should-retry", b"false"))
+    return response
 
 
 def _retry_after_s(response: UpstreamResponse) -> float:

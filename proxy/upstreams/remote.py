@@ -10,6 +10,7 @@ from proxy.errors import ClientError, UpstreamBroken, UpstreamUnreachable
 from proxy.settings.upstreams import Upstream
 from proxy.upstreams.base import UpstreamRequest, UpstreamResponse
 from proxy.upstreams.body import Buffered
+from proxy.upstreams.refusal import readable
 from proxy.upstreams.remote_body import RemoteBody
 from proxy.upstreams.stream_usage import ASKED_PATHS, refuses_usage, with_usage, without_usage
 from proxy.upstreams.transport import DIAL, FAULTS, Dial, fault
@@ -68,6 +69,13 @@ class RemoteServer:
 
     async def send(self, request: UpstreamRequest) -> UpstreamResponse:
         """As `Server.send`. A server that refuses to be asked for usage is asked without."""
+        response = await self._asked_for_usage(request)
+        if response.status < 400:
+            return response
+        credential = self._credential(request)
+        return await readable(response, credential=credential, is_head=request.method == "HEAD")
+
+    async def _asked_for_usage(self, request: UpstreamRequest) -> UpstreamResponse:
         if not (request.stream and request.path in ASKED_PATHS and isinstance(request.body, bytes)):
             return await self._exchange(request, request.body)
         if not self._asks_usage:
@@ -142,14 +150,18 @@ class RemoteServer:
             headers += self._headers
         if not any(name == b"accept-encoding" for name, _ in headers):
             headers.append((b"accept-encoding", b"identity"))
-        credential = request.credential
-        if self._config.credential == "own":
-            credential = b"Bearer " + self._config.api_key.encode()
+        credential = self._credential(request)
         if credential and self._config.auth == "api-key":
             headers.append((b"api-key", credential.removeprefix(b"Bearer ")))
         elif credential:
             headers.append((b"authorization", credential))
         return headers
+
+    def _credential(self, request: UpstreamRequest) -> bytes | None:
+        """The `Authorization` value that goes with a request."""
+        if self._config.credential == "own":
+            return b"Bearer " + self._config.api_key.encode()
+        return request.credential
 
     def _url(self, path: str, query: bytes) -> httpx.URL:
         """The client's query, but for the names that the config sets."""

@@ -236,6 +236,16 @@ async def test_the_last_response_is_returned_as_it_is_when_all_fail(harness: Har
     assert await read(response) == b"{}"
 
 
+async def test_after_retries_in_vain_the_sdk_is_told_to_make_none(harness: Harness) -> None:
+    told = (b"x-should-retry", b"false")
+    assert told in (await harness.send(Scripted("a", 500), retries=1)).headers
+    assert told not in (await harness.send(Scripted("b", 500), retries=0)).headers
+    recovered = await harness.send(Scripted("c", 500, 200), retries=1)
+    assert told not in recovered.headers
+    later = await harness.send(Scripted("d", 500, answer(429, retry_after="60")), retries=1)
+    assert told not in later.headers  # the SDK may wait as long as the upstream asks
+
+
 async def test_the_last_error_is_raised_when_all_fail(harness: Harness) -> None:
     with pytest.raises(UpstreamUnreachable):
         await harness.send(Scripted("a", 500), Scripted("b", unreachable()))
@@ -262,6 +272,7 @@ async def test_an_upstream_that_asks_for_a_long_wait_is_not_tried_again(
     upstream = Scripted("a", answer(429, retry_after=wanted))
     response = await harness.send(upstream)
     assert upstream.num_sent == 1
+    assert (b"x-should-retry", b"false") not in response.headers
     assert (b"retry-after", wanted.encode()) in response.headers
 
 
