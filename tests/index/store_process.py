@@ -1,4 +1,6 @@
-"""A process of its own with a store open, for tests of several on one file.
+"""A process of its own with a store open, for tests of several on one file or one Redis.
+
+PATH is that of a SQLite file, or the URL of a Redis.
 
 python store_process.py serve PATH         calls on stdin, answers on stdout, one JSON a line
 python store_process.py write PATH         puts and purges for ever, a line for each that is done
@@ -11,19 +13,56 @@ import json
 import mmap
 import random
 import resource
+import subprocess
 import sys
 from pathlib import Path
 
 from sample_entries import NOW, entry, key_of
 
 from index.errors import StoreFault
+from index.redis import RedisStore
 from index.sqlite import SqliteStore
 from index.store import Purge, Stored
 
 TAGS = 8
 
 
+class Process:
+    """Such a process, as the tests see it."""
+
+    def __init__(self, *arguments):
+        self.process = subprocess.Popen(
+            [sys.executable, __file__, *map(str, arguments)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+
+    def answer(self):
+        line = self.process.stdout.readline()
+        return json.loads(line) if line.endswith("\n") else None
+
+    def call(self, name, argument):
+        self.process.stdin.write(json.dumps([name, argument]) + "\n")
+        self.process.stdin.flush()
+        return self.answer()
+
+    def end(self, *, kill=False):
+        """Kill it, or let it end; the answers that were not read yet, but for a torn last line."""
+        if kill:
+            self.process.kill()
+        self.process.stdin.close()
+        rest = self.process.stdout.read().splitlines(keepends=True)
+        self.process.stdout.close()
+        self.process.wait()
+        return [json.loads(line) for line in rest if line.endswith("\n")]
+
+
 async def open_store(path):
+    if path.startswith("redis:"):
+        return await RedisStore.open(
+            path, memory_bytes=2**22, max_bytes=2**28, deadline_s=30, patient_s=30
+        )
     return await SqliteStore.open(Path(path), memory_bytes=2**22, disk_bytes=2**28)
 
 

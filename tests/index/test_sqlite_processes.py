@@ -1,49 +1,13 @@
 """Several processes on one file, and processes that die."""
 
-import json
 import random
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 from sample_entries import NOW, key_of
+from store_process import Process
 
 from index.sqlite import SqliteStore
 from index.store import Filter, Purge
-
-SCRIPT = Path(__file__).with_name("store_process.py")
-
-
-class Process:
-    """A `store_process.py`."""
-
-    def __init__(self, *arguments):
-        self.process = subprocess.Popen(
-            [sys.executable, SCRIPT, *map(str, arguments)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-
-    def answer(self):
-        line = self.process.stdout.readline()
-        return json.loads(line) if line.endswith("\n") else None
-
-    def call(self, name, argument):
-        self.process.stdin.write(json.dumps([name, argument]) + "\n")
-        self.process.stdin.flush()
-        return self.answer()
-
-    def end(self, *, kill=False):
-        """Kill it, or let it end; the answers that were not read yet, but for a torn last line."""
-        if kill:
-            self.process.kill()
-        self.process.stdin.close()
-        rest = self.process.stdout.read().splitlines(keepends=True)
-        self.process.stdout.close()
-        self.process.wait()
-        return [json.loads(line) for line in rest if line.endswith("\n")]
 
 
 @pytest.fixture
