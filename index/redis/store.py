@@ -12,7 +12,6 @@ or an older backup nothing of it is served.
 
 import asyncio
 import math
-import secrets
 from collections.abc import Sequence
 from typing import Any
 
@@ -28,7 +27,7 @@ from index.redis.door import Door
 from index.redis.leases import RedisLeases
 from index.redis.purging import purge_now
 from index.redis.servers import Servers
-from index.redis.shards import HEAD, NUM_SHARDS, name_of, shard_of
+from index.redis.shards import HEAD, NUM_SHARDS, shard_of
 from index.redis.uses import Uses
 from index.store import (
     ALL,
@@ -57,10 +56,8 @@ _STANDINGS: dict[bytes, Standing] = {b"fresh": "fresh", b"soft_purged": "soft_pu
 class RedisStore:
     """Open it with `open`. Belongs to one event loop; other processes share the Redis."""
 
-    def __init__(
-        self, door: Door, *, secret: bytes, memory_bytes: int, max_bytes: int, num_replicas: int
-    ) -> None:
-        self.secret = secret
+    def __init__(self, door: Door, *, memory_bytes: int, max_bytes: int, num_replicas: int) -> None:
+        self.secret = door.secret
         self.leases = RedisLeases(door)
         self._door = door
         self._tier = Tier(max_bytes=memory_bytes)
@@ -91,7 +88,6 @@ class RedisStore:
         try:
             await servers.open()
             await door.renew()
-            secret = await _shared_secret(servers)
         except StoreFault as fault:
             await door.close()
             if isinstance(fault, StoreUnusable):
@@ -100,7 +96,6 @@ class RedisStore:
             raise StoreUnusable(message) from fault
         return cls(
             door,
-            secret=secret,
             memory_bytes=memory_bytes,
             max_bytes=max_bytes,
             num_replicas=num_replicas,
@@ -254,12 +249,3 @@ class RedisStore:
 
 def _snapshot(reply: list[bytes]) -> Snapshot:
     return Snapshot(generation=reply[0].decode(), sequence=int(reply[1]))
-
-
-async def _shared_secret(servers: Servers) -> bytes:
-    """Whoever comes first makes it; it goes with what is stored."""
-    name = f"{name_of(HEAD)}:secret"
-    wire = servers.wire(HEAD)
-    await wire.call("SET", name, secrets.token_bytes(32), "NX")
-    secret: bytes = await wire.call("GET", name)
-    return secret
