@@ -271,12 +271,22 @@ GATEWAY = {
 }
 
 
+# Any file will do: what stands in it is read at the start.
+FLEET = {
+    "FLEET_CA_FILE": "README.md",
+    "FLEET_CERT_FILE": "README.md",
+    "FLEET_KEY_FILE": "README.md",
+    "HOSTED_API_KEY": "h",
+}
+
+
 @pytest.mark.parametrize(
     ("name", "environ", "summary"),
     [
         ("quickstart", {}, "1 upstream, 1 route"),
         ("sidecar", {}, "1 upstream, 1 route"),
         ("gateway", GATEWAY, "2 upstreams, 3 routes"),
+        ("fleet", FLEET, "3 upstreams, 4 routes"),
     ],
 )
 def test_the_shipped_configs_work(name, environ, summary):
@@ -287,7 +297,7 @@ def test_the_shipped_configs_work(name, environ, summary):
 
 def test_every_shipped_config_is_tried():
     shipped = {path.stem for path in (ROOT / "configs").glob("*.yaml")}
-    assert shipped == {"quickstart", "sidecar", "gateway"}
+    assert shipped == {"quickstart", "sidecar", "gateway", "fleet"}
 
 
 def test_a_gateway_without_its_keys_names_each_of_them():
