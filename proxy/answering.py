@@ -92,5 +92,6 @@ def rest_of(head: Head) -> Headers:
 
 def with_type(head: Head) -> Headers:
     """The same with the upstream's own type, for a body that is passed on as it came."""
-    kind = next((pair for pair in head.headers if pair[0] == b"content-type"), JSON)
+    passed = passed_on(head.headers)
+    kind = next((pair for pair in passed if pair[0] == b"content-type"), JSON)
     return (kind, *rest_of(head))

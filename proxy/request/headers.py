@@ -14,6 +14,7 @@ short list of those that a replay may repeat.
 """
 
 import hashlib
+import re
 
 from proxy.call import Headers
 from proxy.tenants import CREDENTIAL_HEADERS
@@ -41,6 +42,9 @@ _NOT_PASSED_ON = _HOP_BY_HOP | {
     b"content-length", b"date", b"age", b"server", b"alt-svc", b"set-cookie", b"x-request-id",
     b"x-cache",
 }  # fmt: skip
+_UNSENDABLE_NAME = re.compile(rb"[^!#$%&'*+\-.^_`|~0-9A-Za-z]|^$")
+_UNSENDABLE_VALUE = re.compile(rb"[\x00-\x08\x0a-\x1f\x7f]")
+"""RFC 9110, section 5: what an upstream may get past a parser, but no server of ours sends."""
 _RECORDED = frozenset({b"content-language", b"openai-version", b"openai-model"})
 
 
@@ -98,7 +102,7 @@ def passed_on(headers: Headers) -> Headers:
     kept += [
         (b"x-upstream-request-id", value) for name, value in headers if name == b"x-request-id"
     ]
-    return tuple(kept)
+    return tuple(header for header in kept if _is_sendable(header))
 
 
 def recorded(headers: Headers) -> Headers:
@@ -107,7 +111,7 @@ def recorded(headers: Headers) -> Headers:
     A list of what may stay, not of what may not: request ids, rate limits, dates, cookies, timings,
     costs and names of organisations belong to one exchange, and new ones of their kind appear.
     """
-    return tuple(header for header in headers if header[0] in _RECORDED)
+    return tuple(header for header in headers if header[0] in _RECORDED and _is_sendable(header))
 
 
 def pseudonym(secret: bytes) -> bytes:
@@ -118,6 +122,11 @@ def pseudonym(secret: bytes) -> bytes:
 def is_looping(headers: Headers, *, via: bytes) -> bool:
     """Whether the request has been here before (RFC 9110, section 7.6.3)."""
     return any(name == b"via" and via in value for name, value in headers)
+
+
+def _is_sendable(header: tuple[bytes, bytes]) -> bool:
+    name, value = header
+    return not _UNSENDABLE_NAME.search(name) and not _UNSENDABLE_VALUE.search(value)
 
 
 def _named_by_connection(headers: Headers) -> frozenset[bytes]:

@@ -139,3 +139,12 @@ def test_waiting_client_gets_the_upstreams_headers_but_none_of_its_connection():
 
 def test_replay_repeats_nothing_that_belonged_to_one_exchange():
     assert recorded(UPSTREAM) == ((b"openai-version", b"2020-10-01"),)
+
+
+@pytest.mark.parametrize(
+    "header",
+    [(b"x-a", b"a\x00b"), (b"x-a", b"\x7f"), (b"x a", b"b"), (b"", b"b"), (b"x\xff", b"b")],
+)
+def test_what_no_server_sends_is_passed_on_to_nobody(header):
+    assert passed_on((header, (b"x-b", b"ok\t\xff"))) == ((b"x-b", b"ok\t\xff"),)
+    assert recorded(((b"openai-version", b"\n"),)) == ()
