@@ -26,6 +26,7 @@ from proxy.errors import ConfigError
 from proxy.flight import Listener
 from proxy.gate import Gate
 from proxy.health import Health, healthz, readyz
+from proxy.meters import Meters, OwnMeters
 from proxy.metrics import Metrics
 from proxy.reload import Change, ReloadReport, change_to
 from proxy.settings import config as written
@@ -49,11 +50,12 @@ class Member(msgspec.Struct, frozen=True, kw_only=True):
     index: int = 0
     metrics: str | None = None
     """Folder of all counters; see `proxy.metrics`."""
+    meters: Meters = msgspec.field(default_factory=OwnMeters)
+    """Of the tenants' limits, which are of all workers together."""
     engines: Mapping[str, str] = {}
     """Sockets of the engines that the parent runs, by upstream."""
 
 
-_ALONE = Member()
 _NO_ENGINES: Mapping[str, str] = {}
 
 
@@ -61,15 +63,21 @@ class Proxy:
     """One proxy: its parts, its background work, and its two ASGI applications."""
 
     def __init__(
-        self, config: written.Config, *, store: Store, say: Say, member: Member = _ALONE
+        self, config: written.Config, *, store: Store, say: Say, member: Member | None = None
     ) -> None:
+        """`member`: None where this is the only process."""
+        member = member or Member()
         self._store = store
         self._say = say
         self._member = member
         self._metrics = Metrics(folder=member.metrics)
         self._cache = Cache(store, metrics=self._metrics, clock=time.time)
         self._shared = Shared(
-            cache=self._cache, metrics=self._metrics, secret=store.secret, clock=time.time
+            cache=self._cache,
+            metrics=self._metrics,
+            secret=store.secret,
+            meters=member.meters,
+            clock=time.time,
         )
         upstreams = self._make_upstreams(config, config.upstreams)
         self._site = make_site(config, upstreams, _make_pools(config, upstreams), self._shared)

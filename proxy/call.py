@@ -1,6 +1,7 @@
 """The values that flow through the rooms, in the order in which they come into being."""
 
 import enum
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -41,6 +42,29 @@ class Directives(msgspec.Struct, frozen=True, kw_only=True):
     semantic: bool = True
 
 
+class Grant:
+    """What a request may use of its tenant's limits (`proxy.quotas`); this one is without limits.
+
+    Not frozen, unlike the rest of this file: it is settled when the upstream has counted.
+    """
+
+    def reserve(self, body: bytes, fields: Mapping[str, object]) -> None:
+        """Before an upstream is asked. The first time counts. Raises ClientError 429."""
+
+    def charge(self, tokens: int) -> None:
+        """What an upstream counted; the first time it takes the place of what was reserved."""
+
+    def release(self) -> None:
+        """No tokens were made: what was reserved is free again, unless it was charged."""
+
+    def headers(self) -> Headers:
+        """What is left, for the client; empty without limits."""
+        return ()
+
+
+UNLIMITED = Grant()
+
+
 class Call(msgspec.Struct, frozen=True, kw_only=True):
     """A request that was received and decoded."""
 
@@ -63,6 +87,7 @@ class Call(msgspec.Struct, frozen=True, kw_only=True):
     directives: Directives
     received_at: float
     """Unix seconds."""
+    grant: Grant = UNLIMITED
 
 
 class Fingerprint(msgspec.Struct, frozen=True, kw_only=True):

@@ -20,6 +20,7 @@ from proxy.counting import Counting
 from proxy.errors import ClientError, ClientLeft, UpstreamError
 from proxy.metrics import Metrics
 from proxy.outcome import Bypass, headers_of
+from proxy.quotas import with_limits
 from proxy.reply import (
     JSON,
     Answer,
@@ -92,7 +93,9 @@ async def _answer(
         call = await site.receiver.call(
             target.surface, target.path, scope, client.receive, request_id=request_id
         )
-        return await site.pipeline.answer(call, client)
+        answer = await site.pipeline.answer(call, client)
+        answer.reply.headers = with_limits(answer.reply.headers, call.grant)
+        return answer
     except ClientError as error:
         return Answer(reply=of_client_error(error), outcome=_REFUSED)
     except ClientLeft:
@@ -110,7 +113,10 @@ async def _other(
         identity = site.receiver.admit(tuple(scope["headers"]))
         if target.models:
             return _models(site.router, target.path, tenant=identity.caller.tenant)
-        return await site.passthrough.answer(target.path, scope, client, identity, request_id)
+        grant = site.quotas.admit(identity.caller.tenant)
+        reply = await site.passthrough.answer(target.path, scope, client, identity, request_id)
+        reply.headers = with_limits(reply.headers, grant)
+        return reply
     except ClientError as error:
         return of_client_error(error)
     except UpstreamError as error:

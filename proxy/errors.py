@@ -29,7 +29,7 @@ class ConfigError(RejoinderError):
 
 class ClientError(RejoinderError):
     """A request that is answered with an error. `retry` sets `x-should-retry` where it is given,
-    `allow` (methods) goes with 405."""
+    `allow` (methods) goes with 405, `headers` go out as they are."""
 
     def __init__(
         self,
@@ -41,6 +41,7 @@ class ClientError(RejoinderError):
         code: str | None = None,
         retry: bool | None = None,
         allow: tuple[str, ...] = (),
+        headers: tuple[tuple[bytes, bytes], ...] = (),
     ) -> None:
         super().__init__(message)
         self.status = status
@@ -50,6 +51,7 @@ class ClientError(RejoinderError):
         self.code = code
         self.retry = retry
         self.allow = allow
+        self.headers = headers
 
 
 class ClientLeft(RejoinderError):

@@ -40,7 +40,8 @@ class Forwarder:
         self._keeper = keeper
 
     def board(self, question: Question, found: Found) -> Boarded:
-        """Join the flight under way that answers this request too, or start one."""
+        """Join the flight under way that answers this request too, or start one. Raises ClientError
+        429 where the tenant has no tokens left for it."""
         shared = question.shares_flights and found.snapshot is not None
         if shared and found.snapshot is not None:
             flight = self._flights.join(
@@ -48,10 +49,12 @@ class Forwarder:
             )
             if flight is not None:
                 return Boarded(flight=flight, joined=True)
+        _reserve(question)
         return Boarded(flight=self._start(question, found, shared=shared), joined=False)
 
     def board_alone(self, question: Question, found: Found) -> Boarded:
         """Start a flight that nobody joins: the one joined before brought nothing of use."""
+        _reserve(question)
         return Boarded(flight=self._start(question, found, shared=False), joined=False)
 
     def refresh(self, question: Question, found: Found) -> None:
@@ -77,6 +80,8 @@ class Forwarder:
             async with contextlib.aclosing(response.body) as body:
                 await self._take(question, found, flight, response, body)
         except UpstreamError as error:
+            if flight.head is None:
+                question.call.grant.release()
             flight.end(Ending(error=error))
         except Exception:
             log.exception("%s: an answer could not be passed on", question.call.request_id)
@@ -101,6 +106,8 @@ class Forwarder:
         if streaming:
             await self._stream(question, found, flight, response, body, head)
             return
+        if response.status >= 400:
+            question.call.grant.release()
         whole = b"".join([piece async for piece in body])
         recording = record_plain(
             question.call.surface,
@@ -152,6 +159,10 @@ class Forwarder:
         flight.append(last)
         payload = recording.payload if isinstance(recording, Complete) else None
         flight.end(Ending(payload=payload, stored=stored))
+
+
+def _reserve(question: Question) -> None:
+    question.call.grant.reserve(question.call.body, question.call.fields)
 
 
 async def _pass_on(frames: list[Frame], flight: Flight, recorder: StreamRecorder) -> None:

@@ -42,6 +42,7 @@ class Keeper:
         write then goes on by itself."""
         if isinstance(recording, Complete):
             self._metrics.counted(response.upstream, recording.usage)
+            _charge(question, recording)
         if not question.eligibility.write or found.snapshot is None:
             return False
         if not isinstance(recording, Complete):
@@ -119,3 +120,10 @@ class Keeper:
             embedder=self._cache.embedder if by_meaning else "",
             embedding=found.embedding if by_meaning else b"",
         )
+
+
+def _charge(question: Question, recording: Complete) -> None:
+    """Where the upstream did not count, the tenant pays what was guessed."""
+    if recording.payload.usage_known:
+        usage = recording.usage
+        question.call.grant.charge(usage.input_tokens + usage.output_tokens)

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from proxy.asgi import Receive, Scope
 from proxy.call import Call, Headers, Surface
 from proxy.errors import ClientError, ClientLeft
+from proxy.quotas import Quotas
 from proxy.request import directives, wire
 from proxy.request.headers import is_looping
 from proxy.settings.config import Limits
@@ -15,9 +16,16 @@ class Receiver:
     """Reads requests of one config. Everything that it refuses is a ClientError."""
 
     def __init__(
-        self, tenants: Tenants, limits: Limits, *, via: bytes, clock: Callable[[], float]
+        self,
+        tenants: Tenants,
+        quotas: Quotas,
+        limits: Limits,
+        *,
+        via: bytes,
+        clock: Callable[[], float],
     ) -> None:
         self._tenants = tenants
+        self._quotas = quotas
         self._limits = limits
         self._via = via
         self._clock = clock
@@ -40,6 +48,7 @@ class Receiver:
         """Read and decode a request to a cached surface."""
         headers: Headers = tuple(scope["headers"])
         identity = self.admit(headers)
+        grant = self._quotas.admit(identity.caller.tenant)
         body = await read_body(receive, headers, max_bytes=self._limits.body)
         decoded = wire.decode(surface, body)
         return Call(
@@ -57,6 +66,7 @@ class Receiver:
             include_usage=decoded.include_usage,
             directives=directives.parse(headers, decoded.cache),
             received_at=self._clock(),
+            grant=grant,
         )
 
 

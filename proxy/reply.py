@@ -51,7 +51,7 @@ def of_client_error(error: ClientError) -> Reply:
         headers = (JSON, (b"x-should-retry", b"true" if error.retry else b"false"))
     if error.allow:
         headers = (*headers, (b"allow", ", ".join(error.allow).encode()))
-    return Reply(status=error.status, headers=headers, body=body)
+    return Reply(status=error.status, headers=(*headers, *error.headers), body=body)
 
 
 def of_upstream_error(error: UpstreamError) -> Reply:

@@ -18,10 +18,12 @@ from proxy.errors import UpstreamStopped
 from proxy.flights import Flights
 from proxy.forwarding import Forwarder
 from proxy.keeping import Keeper
+from proxy.meters import Meters
 from proxy.metrics import Metrics
 from proxy.outgoing import Outgoing
 from proxy.passthrough import Passthrough
 from proxy.pipeline import Pipeline
+from proxy.quotas import Quotas
 from proxy.receiving import Receiver
 from proxy.request.headers import pseudonym
 from proxy.routing import Router
@@ -43,6 +45,7 @@ class Shared(msgspec.Struct, frozen=True, kw_only=True):
     metrics: Metrics
     secret: bytes
     """The store's; see `index.store.Store.secret`."""
+    meters: Meters
     clock: Callable[[], float]
 
 
@@ -75,6 +78,7 @@ class Site(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     config: Config
     upstreams: Mapping[str, Upstream]
     sender: Sender
+    quotas: Quotas
     receiver: Receiver
     router: Router
     pipeline: Pipeline
@@ -125,11 +129,15 @@ def make_site(
             maker=Maker(flights=flights, outgoing=outgoing, keeper=keeper),
         ),
     )
+    quotas = Quotas(config, meters=shared.meters, clock=shared.clock)
     return Site(
         config=config,
         upstreams=upstreams,
         sender=sender,
-        receiver=Receiver(Tenants(config.tenants), config.limits, via=via, clock=shared.clock),
+        quotas=quotas,
+        receiver=Receiver(
+            Tenants(config.tenants), quotas, config.limits, via=via, clock=shared.clock
+        ),
         router=router,
         pipeline=pipeline,
         passthrough=Passthrough(router, sender, via=via),

@@ -41,6 +41,7 @@ from proxy.control import (
 from proxy.counts import Counts
 from proxy.errors import ConfigError
 from proxy.lifetime import Certificates, Ports, Stop, bring_into_force, serve
+from proxy.meters import SharedMeters
 from proxy.reload import ReloadReport
 from proxy.server import CannotListen, Listening, quiet_uvicorn
 from proxy.settings.address import parse_address
@@ -101,7 +102,12 @@ class Worker:
             return Refused(problems=tuple(error.problems))
         except (CannotListen, StoreUnusable) as error:
             return Refused(problems=(str(error),))
-        member = Member(index=begin.index, metrics=begin.metrics, engines=begin.engines)
+        member = Member(
+            index=begin.index,
+            metrics=begin.metrics,
+            meters=SharedMeters(Path(begin.metrics) / "meters"),
+            engines=begin.engines,
+        )
         # All workers load the same: one of them tells of it.
         say = self._say if begin.index == 0 else _silent
         proxy = self._proxy = Proxy(config, store=store, say=say, member=member)

@@ -53,7 +53,8 @@ class Maker:
         self._keeper = keeper
 
     def board(self, question: Question, missing: Sequence[Piece]) -> Making:
-        """Join and start what `missing` needs."""
+        """Join and start what `missing` needs. Raises ClientError 429 where the tenant has no
+        tokens left for it."""
         joined: dict[str, Flight] = {}
         if question.shares_flights:
             for piece in missing:
@@ -61,11 +62,15 @@ class Maker:
                 if flight is not None:
                     joined[piece.key] = flight
         rest = [piece for piece in missing if piece.key not in joined]
-        own = self._start(question, rest, shared=question.shares_flights) if rest else None
+        own = None
+        if rest:
+            question.call.grant.reserve(question.call.body, question.call.fields)
+            own = self._start(question, rest, shared=question.shares_flights)
         return Making(own=own, joined=joined)
 
     def board_whole(self, question: Question, inputs: Sequence[Piece]) -> Making:
         """Ask for everything at once, as the client wrote it, and share it with nobody."""
+        question.call.grant.reserve(question.call.body, question.call.fields)
         return Making(own=self._start(question, inputs, shared=False), joined={})
 
     def refresh(self, question: Question, stale: Sequence[Piece]) -> None:
@@ -99,6 +104,8 @@ class Maker:
             response = await self._outgoing.send(question, replace=_fewer(question, pieces))
             async with contextlib.aclosing(response.body) as body:
                 whole = b"".join([piece async for piece in body])
+            if response.status >= 400:
+                question.call.grant.release()
             parts = _made(pieces, response, whole)
             stored = await self._keep(pieces, response, parts)
             flight.begin(
@@ -111,6 +118,7 @@ class Maker:
             )
             flight.end(Ending(body=whole, parts=parts, stored=stored))
         except UpstreamError as error:
+            question.call.grant.release()
             flight.end(Ending(error=error))
         except Exception:
             log.exception("%s: embeddings could not be passed on", question.call.request_id)
