@@ -1,6 +1,6 @@
 import pytest
 
-from proxy.upstreams.breaker import OPEN_S, WINDOW_S, Breaker
+from proxy.upstreams.breaker import MAX_UNREACHED, OPEN_S, WINDOW_S, Breaker
 
 
 class Clock:
@@ -102,3 +102,22 @@ def test_answers_to_older_requests_do_not_count_as_the_probe(clock: Clock) -> No
     breaker = opened(clock)
     breaker.succeeded()
     assert breaker.is_open
+
+
+def test_a_server_with_others_beside_it_is_left_after_a_few_failed_connections() -> None:
+    breaker = Breaker(clock=lambda: 0.0, has_others=True)
+    for _ in range(MAX_UNREACHED - 1):
+        breaker.failed(unreached=True)
+    breaker.succeeded()
+    for _ in range(MAX_UNREACHED):
+        assert not breaker.is_open
+        breaker.failed(unreached=True)
+    assert breaker.is_open
+    assert not breaker.passes
+
+
+def test_a_server_without_others_is_asked_on_after_a_few_failed_connections() -> None:
+    breaker = Breaker(clock=lambda: 0.0)
+    for _ in range(MAX_UNREACHED):
+        breaker.failed(unreached=True)
+    assert breaker.passes

@@ -10,6 +10,8 @@ import pytest
 from misbehaving import STREAM, Request, answering, chunked, plain, serving
 from running import BEGIN, END, chunk, completion, good, running, stream_of, wants_stream
 
+from proxy.settings.file import load
+
 TOP = """
 listen: 127.0.0.1:0
 admin: {listen: "127.0.0.1:0"}
@@ -312,6 +314,28 @@ async def test_a_place_is_taken_until_the_stream_has_ended(tmp_path):
             go_on.set()
             assert (await streaming).status_code == 200
             assert (await proxy.ask("third", stream=True)).status_code == 200
+
+
+async def test_a_reload_that_leaves_an_upstream_alone_keeps_its_places_taken(tmp_path):
+    go_on = asyncio.Event()
+
+    async def waiting(request: Request, writer: asyncio.StreamWriter) -> None:
+        await go_on.wait()
+        writer.write(plain(completion()))
+
+    async with serving(waiting) as server:
+        upstreams = {"u": {"base_url": server.url, "max_in_flight": 1, "queue": {"length": 0}}}
+        async with running(config(upstreams), tmp_path) as proxy:
+            first = asyncio.create_task(proxy.ask("first"))
+            await until(lambda: server.requests)
+            changed = tmp_path / "changed.yaml"
+            changed.write_text(config(upstreams, {"to": "u", "retries": 1}))
+            change = await proxy.proxy.adopt(load(changed, environ={}))
+            assert change.kept == {"u"}
+            assert (await proxy.ask("second")).status_code == 429
+            go_on.set()
+            assert (await first).status_code == 200
+            assert (await proxy.ask("third")).status_code == 200
 
 
 async def test_what_is_passed_through_takes_a_place_too(tmp_path):
