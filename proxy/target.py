@@ -4,6 +4,8 @@ A base URL may leave out `/v1`; then only the paths of OpenAI's API are taken fo
 CORS: keys do not belong into browsers, so `OPTIONS` is a method like any other.
 """
 
+from urllib.parse import unquote
+
 import msgspec
 
 from proxy.call import Surface
@@ -37,7 +39,9 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
 
 def target_of(method: str, raw_path: str) -> Target:
     """Raises ClientError: 404 for a path outside of the API, 405 for a method that a path does not
-    have."""
+    have, 400 for one that would lead elsewhere at the upstream."""
+    if _climbs(raw_path):
+        raise ClientError(400, "`.` and `..` are no parts of a path here.", param="path")
     path = _below_v1(raw_path)
     if path is None:
         text = f"Invalid URL ({method} {raw_path[:200]}): the API is below /v1."
@@ -51,6 +55,13 @@ def target_of(method: str, raw_path: str) -> Target:
         raise _not_allowed(method, path, _READ)
     is_models = path == "/models" or path.startswith("/models/")
     return Target(path=path, models=is_models and method in _READ)
+
+
+def _climbs(path: str) -> bool:
+    """Routes are chosen by the path as it stands: an upstream must not find another one in it."""
+    if "." not in path and "%2" not in path:
+        return False
+    return not {".", ".."}.isdisjoint(unquote(path).replace("\\", "/").split("/"))
 
 
 def _below_v1(path: str) -> str | None:
