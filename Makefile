@@ -9,7 +9,9 @@ TORCH ?= torch==2.13.0
 PIP_ARGS ?=
 PIP = $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt $(PIP_ARGS)
 
-.PHONY: serve test lint types unit bench clean
+CLIENTS := .venv-clients
+
+.PHONY: serve test test-clients lint types unit bench clean
 
 serve: $(VENV)/.serve
 	$(BIN)/rejoinder serve $(CONFIG)
@@ -25,6 +27,10 @@ types: $(VENV)/.test
 
 unit: $(VENV)/.test
 	$(BIN)/pytest
+
+# Real clients, from PyPI and npm, against a running proxy; they get an environment of their own.
+test-clients: $(VENV)/.serve $(CLIENTS)/.installed tests/clients/node/node_modules/.installed
+	$(CLIENTS)/bin/pytest tests/clients
 
 bench: $(VENV)/.test
 	$(BIN)/python tests/benchmark/serving.py
@@ -44,5 +50,15 @@ $(VENV)/.test: $(VENV)/.serve
 	$(PIP) -e '.[quickstart,dev]'
 	@touch $@
 
+$(CLIENTS)/.installed: tests/clients/requirements.txt
+	@echo "installing the clients (two minutes the first time) ..."
+	test -x $(CLIENTS)/bin/python || $(PYTHON) -m venv $(CLIENTS)
+	$(CLIENTS)/bin/pip install --quiet --disable-pip-version-check --no-deps -r $<
+	@touch $@
+
+tests/clients/node/node_modules/.installed: tests/clients/node/package.json
+	cd tests/clients/node && npm install --silent --no-audit --no-fund --no-package-lock --ignore-scripts
+	@touch $@
+
 clean:
-	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) $(CLIENTS) tests/clients/node/node_modules build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
