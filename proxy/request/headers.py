@@ -7,7 +7,8 @@ Request headers, from the client to the upstream:
   our own, to which `Cache-Control` and `Pragma` belong, since this cache is the one they speak to;
   `x-stainless-*`, which describe a client's machine;
 - forwarded and in the key: everything else but the neutral ones, known to us or not;
-- neutral: forwarded, but of no consequence for the answer.
+- neutral: forwarded, but of no consequence for the answer. Mostly what tracing libraries add to
+  each request of a process, anew every time, and what `fetch` adds in Node and in browsers.
 
 Response headers, from the upstream to the client: `passed_on` with a live answer; `recorded` is the
 short list of those that a replay may repeat.
@@ -30,10 +31,14 @@ _NOT_FORWARDED = _HOP_BY_HOP | {*CREDENTIAL_HEADERS} | {
 }  # fmt: skip
 _NOT_FORWARDED_PREFIXES = (b"x-stainless-", b"x-cache-", b"x-rejoinder-", b"proxy-")
 _NEUTRAL = frozenset({
-    b"accept", b"user-agent", b"traceparent", b"tracestate", b"x-request-id", b"forwarded",
+    b"accept", b"user-agent", b"x-request-id", b"x-client-request-id", b"x-correlation-id",
+    b"forwarded", b"traceparent", b"tracestate", b"baggage", b"sentry-trace", b"b3",
+    b"uber-trace-id", b"newrelic", b"elastic-apm-traceparent", b"x-amzn-trace-id",
+    b"x-cloud-trace-context",
 })  # fmt: skip
+_NEUTRAL_PREFIXES = (b"x-forwarded-", b"x-b3-", b"x-datadog-", b"sec-fetch-")
 _NOT_COUNTED = _NOT_FORWARDED | _NEUTRAL
-_NOT_COUNTED_PREFIXES = (*_NOT_FORWARDED_PREFIXES, b"x-forwarded-")
+_NOT_COUNTED_PREFIXES = (*_NOT_FORWARDED_PREFIXES, *_NEUTRAL_PREFIXES)
 _PLAIN_JSON = frozenset({
     b"application/json", b"application/json; charset=utf-8", b"application/json;charset=utf-8",
 })  # fmt: skip
@@ -51,7 +56,8 @@ _RECORDED = frozenset({b"content-language", b"openai-version", b"openai-model"})
 def counted(headers: Headers) -> Headers:
     """What of a request's headers belongs to its key, sorted; order and case of names don't count.
 
-    A content type that says JSON counts as none: it is what every body was decoded as.
+    A content type that says JSON counts as none: it is what every body was decoded as. So does
+    `Accept-Language: *`, which asks for nothing (RFC 9110, section 12.5.4).
     """
     found = [
         (name, value)
@@ -59,6 +65,7 @@ def counted(headers: Headers) -> Headers:
         if name not in _NOT_COUNTED
         and not name.startswith(_NOT_COUNTED_PREFIXES)
         and not (name == b"content-type" and value.strip().lower() in _PLAIN_JSON)
+        and not (name == b"accept-language" and value.strip() == b"*")
     ]
     if not found:
         return ()

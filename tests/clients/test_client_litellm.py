@@ -1,12 +1,11 @@
 """`litellm` as a client: its own completion calls, with the proxy as an OpenAI-compatible API."""
 
+import litellm
 import pytest
 from chats import CALLS, TEXT, USAGE
 from surfaces import vector
 from test_client_openai_chat import TOOL
 from upstream import error
-
-litellm = pytest.importorskip("litellm")
 
 
 @pytest.fixture
@@ -78,8 +77,8 @@ def test_embeddings_replay(proxy, upstream, question):
 
 
 def test_responses_replay(asked, upstream, question):
-    asked.pop("messages")
-    asked.pop("num_retries"), asked.pop("max_retries")
+    for name in ("messages", "num_retries", "max_retries"):
+        del asked[name]
     for _ in range(2):
         answer = litellm.responses(model="openai/org/chat", input=question, **asked)
         assert answer.output[0].content[0].text == TEXT

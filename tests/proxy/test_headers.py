@@ -22,13 +22,19 @@ def test_plain_client_adds_nothing_to_the_key():
     assert counted(OPENAI_CLIENT) == ()
 
 
+def test_what_fetch_adds_in_node_is_not_in_the_key():
+    headers = ((b"accept-language", b"*"), (b"sec-fetch-mode", b"cors"))
+    assert counted((*OPENAI_CLIENT, *headers)) == ()
+
+
 @pytest.mark.parametrize(
     "name",
     [
         b"traceparent", b"tracestate", b"user-agent", b"accept", b"accept-encoding",
         b"x-request-id", b"x-forwarded-for", b"x-forwarded-proto", b"x-stainless-os",
         b"x-cache-ttl", b"x-cache-tags", b"cache-control", b"cookie", b"authorization",
-        b"api-key", b"host", b"via",
+        b"api-key", b"host", b"via", b"x-client-request-id", b"baggage", b"sentry-trace", b"b3",
+        b"x-b3-traceid", b"x-datadog-parent-id", b"x-amzn-trace-id", b"x-correlation-id",
     ],
 )  # fmt: skip
 def test_neutral_header_does_not_count(name):
