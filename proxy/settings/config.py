@@ -68,6 +68,14 @@ class Key(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     """Fields of the request that count here, although they are left out of keys as a rule."""
 
 
+class When(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Which requests the policy is for; all others go to the upstream, and their answers are not
+    kept."""
+
+    temperature_at_most: Annotated[float, Meta(ge=0)] | None = None
+    """Those that ask for no more randomness. A request that names no temperature has 1."""
+
+
 class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How answers are kept and when they may be used again."""
 
@@ -91,6 +99,15 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """Answers by meaning; absent: exact requests only, `{}`: all defaults."""
     tags: tuple[TagRule, ...] = ()
     """Where requests name what their answers depend on, beside `X-Cache-Tags`."""
+    when: When = When()
+    """Which requests it is for."""
+    never: tuple[Literal["volatile", "personal"], ...] = ()
+    """Questions that are not answered from the cache even where they are asked again word for word:
+    those whose answer changes by itself, and those whose answer is each person's own. A policy with
+    `semantic` leaves out both in any case; a request that names a TTL is always taken."""
+    early_refresh: bool = True
+    """Refresh an answer behind its readers' backs shortly before it expires: the sooner, the longer
+    it took to make, and by chance, so that many readers of one answer do not all do it at once."""
     on_disconnect: Literal["cancel", "finish"] = "cancel"
     """When every client has left: stop the upstream, or finish into the cache."""
     max_entry: Bytes = _default(Bytes(8 * 2**20))
@@ -112,7 +129,9 @@ class Span(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 class Match(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Which requests a route takes: all given parts must hold. `*` stands for any text, slashes
-    too, and `?` for one character."""
+    too, and `?` for one character. Surfaces whose body is passed through unread (files, audio,
+    images, batches) are matched by path, header and tenant; they meet no condition on model or
+    body."""
 
     model: str | tuple[str, ...] | None = None
     """Pattern of the model's name, aliases resolved; of several, one must fit."""
@@ -174,14 +193,33 @@ class Route(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 
 class Store(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """`path` and `memory`: SQLite with a memory tier; `memory` alone: gone with the process."""
+    """`path`: SQLite, for the workers of one machine; `redis`: for several machines. Both have a
+    memory tier in front. Neither: gone with the process."""
 
     path: str | None = None
     """The SQLite file; a relative path counts from the current folder."""
+    redis: Secret = _default(Secret())
+    """URL of a Redis, 7 or later, or of any server of a Redis Cluster: `redis://HOST:PORT/DB`,
+    `rediss://` with TLS, `unix:///PATH`; a password stands in it as `redis://:PASSWORD@HOST`."""
+    replicas: Annotated[int, Meta(ge=0)] = 0
+    """How many replicas of each Redis master must have a purge before it returns."""
+    deadline: Duration = _default(Duration(0.25))
+    """A later answer of Redis is a miss; until it answers again, requests do not wait for it."""
+    filter: Bytes = _default(Bytes(0))
+    """What a filter of the keys in Redis may take: keys that were never stored are not asked for.
+    Worth it where Redis is far away. 0 for none."""
     memory: Bytes = _default(Bytes(64 * 2**20))
     """What the memory tier may take."""
     disk: Bytes = _default(Bytes(8 * 2**30))
-    """What the file may take."""
+    """What the file, or all entries in Redis, may take."""
+
+    def __post_init__(self) -> None:
+        if self.path is not None and self.redis:
+            raise ValueError("give either `path` or `redis`")
+        if self.redis and not self.redis.startswith(("redis://", "rediss://", "unix://")):
+            raise ValueError("`redis` must begin with redis://, rediss:// or unix://")
+        if not self.deadline:
+            raise ValueError("`deadline` must be more than 0")
 
 
 class Embedder(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -224,7 +262,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     tls: Tls | None = None
     """HTTPS on the data port."""
     workers: Annotated[int, Meta(ge=1, le=64)] = 1
-    """Processes that answer requests. They share the store, which then needs a `path`."""
+    """Processes that answer requests. They share the store: it needs a `path` or `redis` then."""
     upstreams: dict[str, Upstream]
     """Where misses go, by name."""
     routes: tuple[Route, ...]

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 
 import httpx
 
-from proxy.errors import ClientError, UpstreamBroken, UpstreamUnreachable
+from proxy.errors import UpstreamBroken, UpstreamUnreachable, error_body
 from proxy.settings.upstreams import Upstream
 from proxy.upstreams.base import UpstreamRequest, UpstreamResponse
 from proxy.upstreams.body import Buffered
@@ -110,9 +110,13 @@ class RemoteServer:
         self, request: UpstreamRequest, body: bytes | AsyncIterator[bytes]
     ) -> UpstreamResponse:
         usual = None if request.query else self._urls.get(request.path)
+        try:
+            url = usual or self._url(request.path, request.query)
+        except httpx.InvalidURL:
+            return _refusal(self._upstream)
         outgoing = httpx.Request(
             request.method,
-            usual or self._url(request.path, request.query),
+            url,
             headers=self._headers_for(request),
             content=body,
             extensions=self._extensions,
@@ -164,7 +168,7 @@ class RemoteServer:
         return request.credential
 
     def _url(self, path: str, query: bytes) -> httpx.URL:
-        """The client's query, but for the names that the config sets."""
+        """The client's query, but for the names that the config sets. Raises httpx.InvalidURL."""
         asked = [
             pair
             for pair in query.split(b"&")
@@ -173,13 +177,21 @@ class RemoteServer:
             not in self._config.query
         ]
         whole = b"&".join((*asked, self._query) if self._query else asked)
-        try:
-            return httpx.URL(self._base + path, query=whole or None)
-        except httpx.InvalidURL:
-            raise ClientError(400, "The path or the query of the request is not valid.") from None
+        return httpx.URL(self._base + path, query=whole or None)
 
 
 _USUAL_PATHS = ("/chat/completions", "/completions", "/embeddings", "/responses")
+
+
+def _refusal(upstream: str) -> UpstreamResponse:
+    """An answer that the server need not be asked for."""
+    text = "The path or the query of the request is not valid."
+    return UpstreamResponse(
+        upstream=upstream,
+        status=400,
+        headers=((b"content-type", b"application/json"),),
+        body=Buffered(error_body(text, kind="invalid_request_error")),
+    )
 
 
 def _passed(raw: list[tuple[bytes, bytes]], *, is_decoded: bool) -> tuple[tuple[bytes, bytes], ...]:

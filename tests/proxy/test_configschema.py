@@ -7,6 +7,7 @@ import msgspec
 import pytest
 
 from proxy.settings import config as written
+from proxy.settings import listeners, upstreams
 from proxy.settings.config import Admin, Config, Policy, Route, Tenants
 from proxy.settings.file import dump, load
 from proxy.settings.schema import schema
@@ -15,8 +16,12 @@ from proxy.settings.upstreams import Upstream
 
 STRUCTS = [
     kind
-    for kind in vars(written).values()
-    if isinstance(kind, type) and issubclass(kind, msgspec.Struct) and kind is not msgspec.Struct
+    for module in (written, listeners, upstreams)
+    for kind in vars(module).values()
+    if isinstance(kind, type)
+    and issubclass(kind, msgspec.Struct)
+    and kind.__module__ == module.__name__
+    and kind.__struct_config__.forbid_unknown_fields
 ]
 
 
