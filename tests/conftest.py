@@ -1,9 +1,46 @@
-"""Settings of all tests."""
+"""Settings of all tests, and the Redis servers that they share: empty when a test begins."""
 
+import contextlib
+
+import pytest
 from hypothesis import HealthCheck, settings
+from redis_servers import RedisServer, start_cluster
 
 # Examples are judged by what they show, not by how long a busy machine takes over them.
 settings.register_profile(
     "default", deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True
 )
 settings.load_profile("default")
+
+
+@pytest.fixture(scope="session")
+def shared_redis(tmp_path_factory):
+    server = RedisServer(tmp_path_factory.mktemp("redis"))
+    try:
+        yield server.start()
+    finally:
+        server.stop()
+
+
+@pytest.fixture(scope="session")
+def shared_cluster(tmp_path_factory):
+    servers = start_cluster(tmp_path_factory.mktemp("cluster"))
+    with contextlib.ExitStack() as stack:
+        for server in servers:
+            stack.callback(server.stop)
+        yield servers
+
+
+@pytest.fixture
+def empty_redis(shared_redis):
+    with shared_redis.client() as client:
+        client.flushall()
+    return shared_redis
+
+
+@pytest.fixture
+def empty_cluster(shared_cluster):
+    for server in shared_cluster:
+        with server.client() as client:
+            client.flushall()
+    return shared_cluster

@@ -5,7 +5,7 @@ number than its clock showed then; so nothing is missed up to the earliest of th
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
 import msgspec
@@ -16,6 +16,8 @@ from index.redis.door import Door
 from index.redis.scripts import CHANGES
 from index.redis.shards import NUM_SHARDS, name_of, shard_of
 from index.store import Changes
+
+_MANY = 1000
 
 
 class _Numbered(msgspec.Struct, frozen=True):
@@ -51,6 +53,24 @@ async def changes(door: Door, number: int, *, limit: int) -> Changes:
     puts = await read(door, seen.puts[:limit])
     gone = [Deletion(one.change, one.key) for one in seen.deletions[:limit]]
     return feed.next_page(at, puts, gone, limit=limit)
+
+
+class Follower:
+    """Of the keys alone: each that was put since it was asked last."""
+
+    def __init__(self, door: Door) -> None:
+        self._door = door
+        self._after = 0
+
+    async def keys(self) -> AsyncIterator[str]:
+        """All that there are, at first; some come twice."""
+        while True:
+            seen = await _look(self._door, after=self._after, until=None, limit=_MANY)
+            for one in seen.puts[:_MANY]:
+                yield one.key
+                self._after = one.change
+            if len(seen.puts) < _MANY:
+                return
 
 
 async def read(door: Door, numbered: Sequence[_Numbered]) -> list[Put]:

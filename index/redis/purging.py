@@ -2,6 +2,9 @@
 
 import asyncio
 
+import msgspec
+
+from index.entry import Snapshot
 from index.errors import StoreFault
 from index.purges import tags_of
 from index.redis.door import Door
@@ -16,7 +19,14 @@ MAX_FREED = 64
 """A shard frees what a hard purge covers at once where it is no more; a sweep frees the rest."""
 
 
-async def purge_now(door: Door, purge: Purge, *, now: float, num_replicas: int) -> Purged:
+class Acknowledged(msgspec.Struct, frozen=True):
+    """A purge that is in all shards. `snapshot`: one that has seen it."""
+
+    reply: Purged
+    snapshot: Snapshot
+
+
+async def purge_now(door: Door, purge: Purge, *, now: float, num_replicas: int) -> Acknowledged:
     """Purge in every shard. StoreFault when one has not acknowledged, or too few replicas have.
 
     Until then the purge may or may not count; it can be repeated.
@@ -41,7 +51,7 @@ async def level(door: Door) -> None:
     await purge_now(door, Purge(), now=0.0, num_replicas=0)
 
 
-async def _purge(door: Door, purge: Purge, *, now: float, num_replicas: int) -> Purged:
+async def _purge(door: Door, purge: Purge, *, now: float, num_replicas: int) -> Acknowledged:
     wires = await door.servers.purging_wires()
     arguments: tuple[Argument, ...] = (
         int(purge.soft), repr(now), MAX_COUNTED, MAX_FREED, *tags_of(purge),
@@ -57,12 +67,14 @@ async def _purge(door: Door, purge: Purge, *, now: float, num_replicas: int) -> 
     if num_replicas:
         for wire in set(wires):
             await _wait(wire, num_replicas, patience_s=door.servers.patient_s)
-    counts = [int(reply[2]) for reply in replies]
-    return Purged(
+    counts = [int(one[2]) for one in replies]
+    reply = Purged(
         matched=None if -1 in counts else sum(counts),
-        entries=sum(int(reply[3]) for reply in replies),
+        entries=sum(int(one[3]) for one in replies),
         sequence=int(sequence),
     )
+    snapshot = Snapshot(generation=generation.decode(), sequence=int(sequence))
+    return Acknowledged(reply, snapshot)
 
 
 async def _wait(wire: Wire, num_replicas: int, *, patience_s: float) -> None:

@@ -28,6 +28,7 @@ from index.redis.leases import RedisLeases
 from index.redis.purging import purge_now
 from index.redis.servers import Servers
 from index.redis.shards import HEAD, NUM_SHARDS, shard_of
+from index.redis.sieve import NoSieve, Sieve
 from index.redis.uses import Uses
 from index.store import (
     ALL,
@@ -56,7 +57,15 @@ _STANDINGS: dict[bytes, Standing] = {b"fresh": "fresh", b"soft_purged": "soft_pu
 class RedisStore:
     """Open it with `open`. Belongs to one event loop; other processes share the Redis."""
 
-    def __init__(self, door: Door, *, memory_bytes: int, max_bytes: int, num_replicas: int) -> None:
+    def __init__(
+        self,
+        door: Door,
+        *,
+        memory_bytes: int,
+        max_bytes: int,
+        num_replicas: int,
+        sieve: Sieve | NoSieve,
+    ) -> None:
         self.secret = door.secret
         self.leases = RedisLeases(door)
         self._door = door
@@ -64,6 +73,8 @@ class RedisStore:
         self._uses = Uses(door)
         self._shard_bytes = max_bytes // NUM_SHARDS
         self._num_replicas = num_replicas
+        self._sieve = sieve
+        sieve.start()
         self._closed = False
 
     @classmethod
@@ -73,13 +84,15 @@ class RedisStore:
         *,
         memory_bytes: int,
         max_bytes: int,
+        filter_bytes: int = 0,
         num_replicas: int = 0,
         deadline_s: float = DEADLINE_S,
         patient_s: float = PATIENT_S,
     ) -> "RedisStore":
         """Open or make the store in the Redis at `url`, or in the cluster that it belongs to.
 
-        `memory_bytes` bounds the memory tier, `max_bytes` all entries in Redis together. A purge
+        `memory_bytes` bounds the memory tier, `max_bytes` all entries in Redis together, and
+        `filter_bytes` the filter of keys that were never stored (0 for none, see `sieve`). A purge
         waits for `num_replicas` of each master. No call lasts longer than `deadline_s` for a reply,
         but purges, which get `patient_s`. StoreUnusable when it cannot be reached or used.
         """
@@ -99,10 +112,14 @@ class RedisStore:
             memory_bytes=memory_bytes,
             max_bytes=max_bytes,
             num_replicas=num_replicas,
+            sieve=Sieve(door, max_bytes=filter_bytes) if filter_bytes else NoSieve(),
         )
 
     async def get(self, key: str, *, now: float, tags: Sequence[str] = ()) -> Lookup:
         """See `Store.get`."""
+        unasked = self._sieve.never_stored(key)
+        if unasked is not None:
+            return Lookup(snapshot=unasked)
         held = self._tier.get(key)
         known = str(held.change) if held is not None else ""
         reply = await self._door.run(scripts.GET, shard_of(key), key, known)
@@ -132,6 +149,7 @@ class RedisStore:
         if size_bytes * MAX_SHARE > self._shard_bytes:
             self._check_open()
             return NotStored(reason="too_large")
+        self._sieve.stored(entry.key)
         if self._uses.due:
             await self._uses.tell()
         lifetime_s = max(0.0, entry.keep_until - entry.created_at)
@@ -170,7 +188,9 @@ class RedisStore:
             sequence = (await self.snapshot()).sequence
             matched = await walking.count(self._door, tags_of(purge), now=now)
             return Purged(matched=matched, entries=0, sequence=sequence)
-        return await purge_now(self._door, purge, now=now, num_replicas=self._num_replicas)
+        purged = await purge_now(self._door, purge, now=now, num_replicas=self._num_replicas)
+        self._sieve.saw(purged.snapshot)
+        return purged.reply
 
     async def scan(self, where: Filter, *, now: float, cursor: str | None, limit: int) -> Page:
         """See `Store.scan`."""
@@ -220,6 +240,7 @@ class RedisStore:
     async def close(self) -> None:
         """See `Store.close`."""
         self._closed = True
+        await self._sieve.close()
         await self._door.close()
         self._tier.clear()
 

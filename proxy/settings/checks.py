@@ -22,6 +22,7 @@ _TENANT = re.compile(r"[!-+\--~]{1,128}")
 _GROUP = re.compile(r"\\(?:(\d+)|g<(\w+)>)")
 _PACKAGE = "package:"
 _ENGINE_NEEDS = ("torch", "gguf", "tokenizers", "jinja2")
+_REDIS_NEEDS = ("redis", "hiredis")
 _SEMANTIC_NEEDS = ("faiss", "onnxruntime", "sentence_transformers")
 
 
@@ -38,6 +39,7 @@ def check_config(config: Config, machine: Machine) -> list[Finding]:
         *check_listeners(config),
         *check_processes(config, has_path=machine.has_path),
         *_upstreams(config, machine),
+        *_store(config, machine),
         *_embedder(config, machine),
         *_tenants(config),
         *check_aliases(config),
@@ -61,6 +63,11 @@ def _engine(upstream: Upstream, path: Path, machine: Machine) -> Iterator[Findin
     assert upstream.engine is not None
     yield from _extra("engine", _ENGINE_NEEDS, path, machine)
     yield from _model(upstream.engine.model, (*path, "model"), machine)
+
+
+def _store(config: Config, machine: Machine) -> Iterator[Finding]:
+    if config.store.redis:
+        yield from _extra("redis", _REDIS_NEEDS, ("store", "redis"), machine)
 
 
 def _embedder(config: Config, machine: Machine) -> Iterator[Finding]:

@@ -39,8 +39,8 @@ def check_listeners(config: Config) -> Iterator[Finding]:
 
 def check_processes(config: Config, *, has_path: Callable[[str], bool]) -> Iterator[Finding]:
     """Workers have a store to share; certificates are there."""
-    if config.workers > 1 and config.store.path is None:
-        message = "several workers share what they store: `store.path` must be set"
+    if config.workers > 1 and config.store.path is None and not config.store.redis:
+        message = "several workers share what they store: set `store.path` or `store.redis`"
         yield Finding(path=("workers",), message=message, target=("store", "path"))
     yield from _certificate(config.tls, ("tls",), has_path)
     yield from _certificate(config.admin.tls, ("admin", "tls"), has_path)

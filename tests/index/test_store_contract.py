@@ -15,7 +15,7 @@ MIB = 2**20
 
 
 EMBEDDED = ["memory", "sqlite", "sqlite without a memory tier"]
-REMOTE = ["redis", "redis without a memory tier", "redis cluster"]
+REMOTE = ["redis", "redis without a memory tier", "redis with a filter", "redis cluster"]
 
 
 def opener(kind, request):
@@ -29,7 +29,12 @@ def opener(kind, request):
             path = request.getfixturevalue("tmp_path") / "store.db"
             return await SqliteStore.open(path, memory_bytes=memory_bytes, disk_bytes=64 * MIB)
         return await RedisStore.open(
-            server.url, memory_bytes=memory_bytes, max_bytes=64 * MIB, deadline_s=30, patient_s=30
+            server.url,
+            memory_bytes=memory_bytes,
+            max_bytes=64 * MIB,
+            filter_bytes=MIB if "filter" in kind else 0,
+            deadline_s=30,
+            patient_s=30,
         )
 
     if kind == "redis cluster":

@@ -196,6 +196,7 @@ class SqliteMachine(StoreMachine):
 
 class RedisMachine(StoreMachine):
     server = None
+    filter_bytes = 0
 
     async def open(self):
         with self.server.client() as client:
@@ -204,7 +205,12 @@ class RedisMachine(StoreMachine):
 
     async def connect(self):
         return await RedisStore.open(
-            self.server.url, memory_bytes=2**20, max_bytes=2**26, deadline_s=30, patient_s=30
+            self.server.url,
+            memory_bytes=2**20,
+            max_bytes=2**26,
+            filter_bytes=self.filter_bytes,
+            deadline_s=30,
+            patient_s=30,
         )
 
     @rule()
@@ -228,7 +234,9 @@ def test_any_order_of_calls_does_what_the_model_does(machine):
     case().runTest()
 
 
-def test_any_order_of_calls_to_a_redis_does_what_the_model_does(empty_redis):
-    case = type("OneRedis", (RedisMachine,), {"server": empty_redis}).TestCase
-    case.settings = settings(QUICK, max_examples=60)
+@pytest.mark.parametrize("filter_bytes", [0, 2**16])
+def test_any_order_of_calls_to_a_redis_does_what_the_model_does(filter_bytes, empty_redis):
+    parts = {"server": empty_redis, "filter_bytes": filter_bytes}
+    case = type("OneRedis", (RedisMachine,), parts).TestCase
+    case.settings = QUICK
     case().runTest()

@@ -12,6 +12,7 @@ from proxy.settings.config import (
     Policy,
     Route,
     Semantic,
+    Store,
     TagRule,
     Tenants,
 )
@@ -315,3 +316,31 @@ def test_a_phase_longer_than_the_whole_is_warned_of():
         timeout=Timeout(total=Duration(10), first_byte=Duration(20), idle=Duration(5))
     )
     assert found.startswith("upstreams/u/timeout/first_byte: longer than `total` (10s)")
+
+
+def test_a_redis_needs_its_client():
+    store = Store(redis=Secret("redis://h"))
+    assert findings(store=store) == []
+    assert findings(NOTHING, store=store) == [
+        "store/redis: redis, hiredis not installed: pip install 'rejoinder[redis]'"
+    ]
+
+
+def test_several_workers_need_a_store_that_they_can_share():
+    (finding,) = findings(workers=2)
+    assert finding.startswith("workers: several workers share")
+    assert findings(workers=2, store=Store(path="p")) == []
+    assert findings(workers=2, store=Store(redis=Secret("redis://h"))) == []
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        {"redis": Secret("redis://h"), "path": "p"},
+        {"redis": Secret("http://h")},
+        {"redis": Secret("redis://h"), "deadline": Duration(0)},
+    ],
+)
+def test_a_store_that_makes_no_sense_is_refused(parts):
+    with pytest.raises(ValueError, match=r"redis|deadline"):
+        Store(**parts)
