@@ -2,6 +2,7 @@
 
 import copy
 import json
+import time
 from collections.abc import Iterator
 from itertools import zip_longest
 
@@ -18,6 +19,7 @@ USAGE = {
         "rejected_prediction_tokens": 0,
     },
 }
+THINKING_S = 1.0
 TEXT = "A cache keeps answers, é and 漢字 too."
 CALLS = [
     {"id": "call_paris", "type": "function",
@@ -43,7 +45,8 @@ def answer(asked: Json) -> Json:
 
 
 def stream(asked: Json) -> Iterator[bytes]:
-    """The same as events. `slow` pauses in the middle, `dying` tells an error there."""
+    """The same as events. In the middle `thinking` is silent for a while, `slow` until its client
+    leaves, `dying` tells an error, and `cut` breaks the connection."""
     kind = kind_of(asked)
     whole = answer(asked)
     wants_usage = (asked.get("stream_options") or {}).get("include_usage")
@@ -53,8 +56,8 @@ def stream(asked: Json) -> Iterator[bytes]:
     columns = [_deltas(choice) for choice in whole["choices"]]
     pieces = [piece for row in zip_longest(*columns) for piece in row if piece is not None]
     for number, piece in enumerate(pieces):
-        if number == 2 and kind == "slow":
-            yield b""
+        if number == 2:
+            yield from interruption(kind)
         if number == 2 and kind == "dying":
             yield event({"error": {"message": "The server had an error.", "type": "server_error",
                                    "param": None, "code": "overloaded"}})  # fmt: skip
@@ -64,6 +67,16 @@ def stream(asked: Json) -> Iterator[bytes]:
     if wants_usage:
         yield event({**shared, "choices": [], "usage": USAGE, "obfuscation": "xy"})
     yield b"data: [DONE]\n\n"
+
+
+def interruption(kind: str) -> Iterator[bytes]:
+    """What some kinds do in the middle of their streams."""
+    if kind == "slow":
+        yield b""
+    elif kind == "thinking":
+        time.sleep(THINKING_S)
+    elif kind == "cut":
+        raise ConnectionAbortedError
 
 
 def event(data: Json) -> bytes:

@@ -17,6 +17,7 @@ aliases: {{acme/house-model: org/chat}}
 policies:
   standard: {{ttl: 1h}}
 retry_budget: 1
+keep_alive: 300ms
 routes:
   - {{match: {{model: "patient/*"}}, to: main, cache: standard, retries: 2}}
   - {{match: {{model: ["org/chat", "org/tools"]}}, to: main, cache: standard, retries: 0}}

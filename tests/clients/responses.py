@@ -42,8 +42,8 @@ def stream(asked: Json) -> Iterator[bytes]:
     yield event("response.in_progress", response=begun)
     for index, item in enumerate(_items(asked)):
         for kind, more in _item_events(item):
-            if chats.kind_of(asked) == "slow" and kind.endswith("text.done"):
-                yield b""
+            if kind.endswith("text.done"):
+                yield from chats.interruption(chats.kind_of(asked))
             yield event(kind, output_index=index, **more)
     if chats.kind_of(asked) == "failing":
         told = {"code": "server_error", "message": "The model failed."}

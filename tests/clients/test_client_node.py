@@ -41,6 +41,8 @@ def node(proxy, question):
         ("openai.mjs", "parsed", ["miss", "exact"]),
         ("openai.mjs", "responses", ["miss", "exact", "exact", "exact"]),
         ("openai.mjs", "embeddings", ["miss", "exact", "exact"]),
+        ("openai.mjs", "thinking", ["miss", "exact"]),
+        ("ai.mjs", "thinking", ["miss", "exact"]),
         ("openai.mjs", "surfaces", [None] * 7),
         ("ai.mjs", "plain", ["miss", "exact"]),
         ("ai.mjs", "streamed", ["miss", "exact", "exact"]),
@@ -65,6 +67,13 @@ def test_retries_of_the_sdk_end_in_an_answer(node, upstream, question):
     upstream.fail(question, limited, error(500, "Oops.", retry_after_ms="1"))
     assert node("openai.mjs", "retried") == ["miss", "miss", "miss"]
     assert len(upstream.asks(question)) == 3
+
+
+@pytest.mark.parametrize("script", ["openai.mjs", "ai.mjs"])
+def test_a_broken_connection_is_told_and_never_stored(node, upstream, question, script):
+    words = node(script, "cut")
+    assert set(words) == {"miss"}
+    assert node(script, "cut") == words
 
 
 def test_an_error_in_mid_stream_is_raised(node, upstream, question):

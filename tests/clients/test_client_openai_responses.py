@@ -87,6 +87,19 @@ def test_a_failed_response_is_told_and_never_stored(client, upstream, question):
     assert len(upstream.asks(question)) == 2
 
 
+def test_a_broken_connection_is_never_taken_for_an_end(client, upstream, question):
+    for _ in range(2):
+        kinds = []
+        with (
+            client.responses.create(model="org/cut", input=question, stream=True) as events,
+            pytest.raises(openai.APIError, match="upstream main"),
+        ):
+            for event in events:
+                kinds.append(event.type)
+        assert kinds[-1] == "response.output_text.delta"
+    assert len(upstream.asks(question)) == 2
+
+
 def test_what_the_provider_remembers_is_not_looked_up(client, seen, question):
     for _ in range(2):
         client.responses.create(

@@ -175,3 +175,24 @@ def test_an_error_in_mid_stream_is_raised_and_never_stored(client, upstream, que
         with pytest.raises(openai.APIError, match="had an error"):
             list(stream)
     assert len(upstream.asks(question)) == 2
+
+
+def test_a_broken_connection_is_raised_and_never_stored(client, upstream, question):
+    for _ in range(2):
+        stream = client.chat.completions.create(
+            model="org/cut", messages=messages(question), stream=True
+        )
+        with pytest.raises(openai.APIError):
+            list(stream)
+    assert len(upstream.asks(question)) == 2
+
+
+def test_signs_of_life_are_skipped_and_not_replayed(client, seen, question):
+    with client.chat.completions.with_streaming_response.create(
+        model="org/thinking", messages=messages(question), stream=True
+    ) as response:
+        assert ": keep-alive\n\n" in "".join(response.iter_text())
+    live = streamed(client, "thinking", f"{question} again")
+    assert "".join(c["choices"][0]["delta"].get("content") or "" for c in live) == TEXT
+    assert streamed(client, "thinking", f"{question} again") == live
+    assert seen.words == ["miss", "miss", "exact"]

@@ -106,6 +106,18 @@ await run({
     });
   },
 
+  async cut() {
+    const result = streamText({ ...asked("cut"), onError() {} });
+    await assert.rejects(collected(result.textStream));
+  },
+
+  async thinking() {
+    for (let n = 0; n < 2; n += 1) {
+      const result = streamText(asked("thinking"));
+      assert.equal((await collected(result.textStream)).join(""), TEXT);
+    }
+  },
+
   async left() {
     const leaving = new AbortController();
     const result = streamText({ ...asked("slow"), abortSignal: leaving.signal, onError() {} });

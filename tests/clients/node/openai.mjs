@@ -139,6 +139,27 @@ await run({
     await assert.rejects(collected(stream), OpenAI.APIError);
   },
 
+  async cut() {
+    await assert.rejects(ask("org/cut", { stream: true }).then(collected));
+    const kinds = [];
+    const events = await client.responses.create({ model: "org/cut", input: question, stream: true });
+    await assert.rejects(
+      (async () => {
+        for await (const event of events) {
+          kinds.push(event.type);
+          if (event.type === "error") throw new Error(event.message);
+        }
+      })(),
+    );
+    assert.ok(!kinds.includes("response.completed"));
+  },
+
+  async thinking() {
+    const first = await collected(await ask("org/thinking", { stream: true }));
+    const again = await collected(await ask("org/thinking", { stream: true }));
+    assert.deepEqual(again, first);
+  },
+
   async left() {
     for await (const chunk of await ask("org/slow", { stream: true })) {
       assert.equal(chunk.choices[0].delta.role, "assistant");
