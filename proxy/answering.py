@@ -4,6 +4,7 @@ from collections.abc import AsyncGenerator
 
 from index.entry import Entry
 from proxy.answer import payload as payloads
+from proxy.answer.control import fits
 from proxy.answer.payload import Payload
 from proxy.answer.replay import Replays
 from proxy.call import Call, Headers
@@ -28,21 +29,26 @@ class Answering:
         self._keep_alive_s = keep_alive_s
 
     def from_entry(self, entry: Entry, call: Call) -> Reply | None:
-        """Replay a stored answer. None when it cannot be read any more, which makes it a miss."""
+        """Replay a stored answer. None, which makes it a miss, when it cannot be read any more, or
+        varies by a header that says something else here."""
         payload = payloads.decode(entry.payload)
-        if payload is None:
+        if payload is None or not fits(payload.varied, call.headers):
             return None
         return self._from_payload(payload, call, payload.headers)
 
     async def from_flight(self, listener: Listener, call: Call, *, joined: bool) -> Reply | None:
         """Wait until the reply can begin, or for all of it where the client wants it plain.
 
-        None where a joined flight of the other form brought nothing that can be given in this one:
-        the request then needs an answer of its own. The listener leaves by itself when the reply is
-        a stream, at its end; in every other case it has left when this returns. Raises
-        UpstreamError and ClientLeft.
+        None where a joined flight brought nothing that can be given here: an answer that varies by
+        a header, or one that cannot be put into this form. The request then needs its own.
+
+        The listener leaves by itself when the reply is a stream, at its end; in every other case it
+        has left when this returns. Raises UpstreamError and ClientLeft.
         """
         head = await listener.head()
+        if joined and not head.fits(call.headers):
+            listener.leave()
+            return None
         if head.streaming and call.stream:
             headers = (*STREAM, *rest_of(head))
             return Reply(status=head.status, headers=headers, body=self._live(listener, call))

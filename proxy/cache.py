@@ -6,6 +6,7 @@ that is not kept; never an error of the request.
 
 import asyncio
 import logging
+import random
 from collections.abc import Callable
 
 import msgspec
@@ -15,7 +16,7 @@ from index.errors import IndexFault, StoreFault
 from index.semantic import Candidate, NoSemantic, Semantic, Sought
 from index.store import Lookup, NotStored, Store, Stored
 from index.verdict import Accepted, Refused, judge
-from proxy.answer.freshness import Fresh, Stale, Unusable
+from proxy.answer.freshness import Fresh, Stale, Unusable, is_due_early
 from proxy.answer.freshness import judge as judge_freshness
 from proxy.metrics import Metrics
 from proxy.outcome import ExactHit, SemanticHit
@@ -45,8 +46,17 @@ class Found(msgspec.Struct, frozen=True, kw_only=True):
 class Cache:
     """Store and semantic index behind one door."""
 
-    def __init__(self, store: Store, *, metrics: Metrics, clock: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        store: Store,
+        *,
+        metrics: Metrics,
+        clock: Callable[[], float],
+        random: Callable[[], float] = random.random,
+    ) -> None:
+        """`random` gives numbers in [0, 1)."""
         self._store = store
+        self._random = random
         self.semantic: Semantic = NoSemantic()
         """Replaced once, when the embedder has been loaded."""
         self._metrics = metrics
@@ -54,7 +64,7 @@ class Cache:
 
     async def find(self, question: Question) -> Found:
         """Exact first; by meaning where the question is eligible and nothing exact was found."""
-        exact = await self._exact(question)
+        exact = await self.find_exact(question)
         if exact.hit is not None or exact.snapshot is None or not question.eligibility.semantic:
             return exact
         if exact.staleness is not None and exact.staleness.may_serve_while_revalidating:
@@ -86,7 +96,8 @@ class Cache:
         """Let go of the embedder."""
         await self.semantic.close()
 
-    async def _exact(self, question: Question) -> Found:
+    async def find_exact(self, question: Question) -> Found:
+        """Only what was asked in the same words."""
         fingerprint, now = question.fingerprint, self._clock()
         assert fingerprint is not None
         lookup = await self._get(fingerprint.key, now=now, tags=question.tags)
@@ -100,8 +111,13 @@ class Cache:
             log.error("two requests share the key %s: not served", fingerprint.key)
             return Found(snapshot=lookup.snapshot, reasons=("key_collision",))
         match self._judge(lookup, entry, question, now):
-            case Fresh(age_s=age_s, ttl_s=ttl_s):
-                hit = ExactHit(entry=entry, age_s=age_s, ttl_s=ttl_s)
+            case Fresh(age_s=age_s, ttl_s=ttl_s) as fresh:
+                hit = ExactHit(
+                    entry=entry,
+                    age_s=age_s,
+                    ttl_s=ttl_s,
+                    is_due=self._is_due(fresh, entry, question),
+                )
                 return Found(hit=hit, snapshot=lookup.snapshot)
             case Stale() as staleness:
                 return Found(
@@ -187,6 +203,13 @@ class Cache:
                 return "stale"
             case unusable:
                 return unusable.reason
+
+    def _is_due(self, fresh: Fresh, entry: Entry, question: Question) -> bool:
+        policy = question.route.policy
+        if policy is None or not policy.early_refresh or not question.shares_flights:
+            return False
+        latency_s = entry.latency_ms / 1000
+        return is_due_early(fresh, latency_s=latency_s, chance=1 - self._random())
 
     def _judge(
         self, lookup: Lookup, entry: Entry, question: Question, now: float

@@ -3,7 +3,7 @@
 Pure: nothing here awaits, reads a clock or does I/O.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 
 import msgspec
 
@@ -20,6 +20,8 @@ from proxy.routing import Route, Router
 from proxy.settings import config as written
 from proxy.upstreams.base import Upstream
 
+_WHO_ASKS = frozenset({"user", "metadata"})
+
 
 class Decider:
     """The decisions of one config. Has no state: safe to share, replaced on reload."""
@@ -30,13 +32,16 @@ class Decider:
         policies: Mapping[str, written.Policy],
         *,
         secret: bytes,
+        applications: Collection[str] = (),
         volatile: Callable[[str], str | None],
         rules_of: Callable[[written.Semantic], Rules],
     ) -> None:
-        """`secret` is the store's; `rules_of` gives the rules of a semantic tier."""
+        """`secret` is the store's; `applications` names the upstreams that are more than a model;
+        `rules_of` gives the rules of a semantic tier."""
         self._router = router
         self._secret = secret
         self._volatile = volatile
+        self._applications = frozenset(applications)
         self._tag_rules = {name: TagRules(policy.tags) for name, policy in policies.items()}
         self._verdict_rules = {
             name: rules_of(policy.semantic)
@@ -84,6 +89,7 @@ class Decider:
             model=route.model,
             policy_name=route.policy_name,
             policy=route.policy,
+            included=self._included(upstream.name),
             semantic=semantic,
         )
 
@@ -103,6 +109,7 @@ class Decider:
             model=route.model,
             policy_name=route.policy_name,
             policy=route.policy,
+            included=self._included(route.upstreams[0].name),
         )
         return tuple(
             msgspec.structs.replace(
@@ -112,6 +119,10 @@ class Decider:
             )
             for one, fingerprint in zip(inputs, found, strict=True)
         )
+
+    def _included(self, upstream: str) -> frozenset[str]:
+        """Fields that count here, although they are left out of keys as a rule."""
+        return _WHO_ASKS if upstream in self._applications else frozenset()
 
 
 def _barred(reason: str) -> Eligibility:

@@ -13,6 +13,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 import msgspec
 
 from index.entry import Snapshot
+from proxy.answer.control import fits
 from proxy.answer.grammar import Frame
 from proxy.answer.payload import Payload
 from proxy.call import Headers
@@ -36,6 +37,12 @@ class Head(msgspec.Struct, frozen=True, kw_only=True):
     """As the upstream sent them, but for the connection's own."""
     streaming: bool
     upstream: str
+    varied: Headers | None
+    """As `proxy.answer.control.varied_by`."""
+
+    def fits(self, request_headers: Headers) -> bool:
+        """The answer is also the one to a request with these headers."""
+        return self.varied is not None and fits(self.varied, request_headers)
 
 
 class Ending(msgspec.Struct, frozen=True, kw_only=True):
@@ -72,6 +79,8 @@ class Flight:
         self.task: asyncio.Task[None] | None = None
         self.finish_alone = False
         """Go on without listeners (policy `on_disconnect: finish`, background refresh)."""
+        self.made_elsewhere = False
+        """Another replica made the answer; the upstream was not asked from here."""
         self.doomed = False
         """Cancelled because nobody listens any more; no longer to be joined."""
         self.listeners: set[Listener] = set()

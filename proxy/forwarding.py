@@ -9,7 +9,9 @@ import msgspec
 
 from index.entry import Snapshot
 from proxy.answer.grammar import DONE_FRAME, Frame
+from proxy.answer.payload import Payload
 from proxy.answer.recording import Complete, StreamRecorder, record_plain
+from proxy.answer.replay import plain
 from proxy.cache import Found
 from proxy.errors import UpstreamBroken, UpstreamError
 from proxy.flight import Ending, Flight, Head
@@ -17,6 +19,7 @@ from proxy.flights import Flights
 from proxy.keeping import Keeper
 from proxy.outgoing import Outgoing
 from proxy.question import Question
+from proxy.turns import NoTurns, Turns
 from proxy.upstreams.base import UpstreamResponse
 
 log = logging.getLogger("rejoinder.forward")
@@ -34,7 +37,11 @@ class Boarded(msgspec.Struct, frozen=True, kw_only=True):
 class Forwarder:
     """Starts flights and fills them."""
 
-    def __init__(self, *, flights: Flights, outgoing: Outgoing, keeper: Keeper) -> None:
+    def __init__(
+        self, *, flights: Flights, outgoing: Outgoing, keeper: Keeper, turns: Turns | NoTurns
+    ) -> None:
+        """`turns`: those of all replicas, for answers that they can share."""
+        self._turns = turns
         self._flights = flights
         self._outgoing = outgoing
         self._keeper = keeper
@@ -70,15 +77,23 @@ class Forwarder:
             keeps_all=question.max_entry_bytes > 0,
         )
         flight.finish_alone = question.finishes_alone
-        fill = functools.partial(self._fill, question, found)
+        turns = self._turns if shared else NoTurns()
+        fill = functools.partial(self._fill, question, found, turns)
         self._flights.start(flight, fill, open_to_others=shared)
         return flight
 
-    async def _fill(self, question: Question, found: Found, flight: Flight) -> None:
+    async def _fill(
+        self, question: Question, found: Found, turns: Turns | NoTurns, flight: Flight
+    ) -> None:
         try:
-            response = await self._outgoing.send(question)
-            async with contextlib.aclosing(response.body) as body:
-                await self._take(question, found, flight, response, body)
+            async with turns.take(question) as made:
+                if made is not None:
+                    question.call.grant.release()
+                    _give(flight, made)
+                    return
+                response = await self._outgoing.send(question)
+                async with contextlib.aclosing(response.body) as body:
+                    await self._take(question, found, flight, response, body)
         except UpstreamError as error:
             if flight.head is None:
                 question.call.grant.release()
@@ -102,6 +117,7 @@ class Forwarder:
             headers=response.headers,
             streaming=streaming,
             upstream=response.upstream,
+            varied=question.varied_by(response.headers),
         )
         if streaming:
             await self._stream(question, found, flight, response, body, head)
@@ -159,6 +175,21 @@ class Forwarder:
         flight.append(last)
         payload = recording.payload if isinstance(recording, Complete) else None
         flight.end(Ending(payload=payload, stored=stored))
+
+
+def _give(flight: Flight, payload: Payload) -> None:
+    """The whole answer of another replica."""
+    flight.made_elsewhere = True
+    flight.begin(
+        Head(
+            status=200,
+            headers=payload.headers,
+            streaming=False,
+            upstream="",
+            varied=payload.varied,
+        )
+    )
+    flight.end(Ending(body=plain(payload), payload=payload, stored=True))
 
 
 def _reserve(question: Question) -> None:

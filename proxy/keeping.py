@@ -3,14 +3,18 @@
 import asyncio
 import logging
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
+
+import msgspec
 
 from index.entry import Entry
 from index.tags import model_tag, union
 from proxy.answer import payload as payloads
+from proxy.answer.control import Control, control_of
 from proxy.answer.freshness import lifetimes
 from proxy.answer.recording import Complete, Recording
 from proxy.cache import Cache, Found
+from proxy.call import Headers
 from proxy.deciding import Decider
 from proxy.metrics import Metrics
 from proxy.question import Question
@@ -27,9 +31,17 @@ class Keeper:
     """Decides whether an answer is kept, makes its entry and stores it."""
 
     def __init__(
-        self, *, cache: Cache, decider: Decider, metrics: Metrics, clock: Callable[[], float]
+        self,
+        *,
+        cache: Cache,
+        decider: Decider,
+        metrics: Metrics,
+        clock: Callable[[], float],
+        honour: Mapping[str, Collection[str]],
     ) -> None:
+        """`honour`: what of each upstream's `Cache-Control` is obeyed, by its name."""
         self._cache = cache
+        self._honour = honour
         self._decider = decider
         self._metrics = metrics
         self._clock = clock
@@ -53,7 +65,15 @@ class Keeper:
         if isinstance(named, Untaggable):
             self._metrics.recordings.labels(named.reason).inc()
             return False
-        entry = self._entry(question, found, response, recording, named)
+        control = control_of(response.headers, self._honour.get(response.upstream, ()))
+        varied = question.varied_by(response.headers)
+        barred = _barred(control, varied)
+        if barred:
+            self._metrics.recordings.labels(barred).inc()
+            return False
+        payload = msgspec.structs.replace(recording.payload, varied=varied or ())
+        recording = msgspec.structs.replace(recording, payload=payload)
+        entry = self._entry(question, found, response, recording, named, control.lifetime_s)
         writing = asyncio.ensure_future(self._cache.keep(entry))
         self._pending.add(writing)
         writing.add_done_callback(self._pending.discard)
@@ -72,6 +92,7 @@ class Keeper:
         response: UpstreamResponse,
         recording: Complete,
         named: Tagged,
+        upstream_s: float | None,
     ) -> Entry:
         call, route = question.call, question.route
         assert route.policy is not None
@@ -97,6 +118,7 @@ class Keeper:
             call.directives,
             now=now,
             jitter=random.random(),  # noqa: S311  # spreads expiry, protects nothing
+            upstream_s=upstream_s,
         )
         return Entry(
             key=fingerprint.key,
@@ -127,3 +149,12 @@ def _charge(question: Question, recording: Complete) -> None:
     if recording.payload.usage_known:
         usage = recording.usage
         question.call.grant.charge(usage.input_tokens + usage.output_tokens)
+
+
+def _barred(control: Control, varied: Headers | None) -> str:
+    """Why the upstream's own words forbid to keep its answer; empty when they do not."""
+    if control.no_store:
+        return "upstream_no_store"
+    if control.lifetime_s is not None and control.lifetime_s <= 0:
+        return "upstream_max_age"
+    return "vary" if varied is None else ""

@@ -22,6 +22,8 @@ class ExactHit(msgspec.Struct, frozen=True, kw_only=True):
     entry: Entry
     age_s: float
     ttl_s: float
+    is_due: bool = False
+    """It is made again behind this reader's back, before it expires."""
 
 
 class SemanticHit(msgspec.Struct, frozen=True, kw_only=True):

@@ -17,10 +17,10 @@ from proxy.deciding import Decider
 from proxy.embeddings.batches import Batches
 from proxy.errors import UpstreamError
 from proxy.forwarding import Boarded, Forwarder
-from proxy.outcome import Bypass, Coalesced, Miss, Outcome, StaleHit, word
+from proxy.outcome import Bypass, Coalesced, Miss, Outcome, word
 from proxy.question import Question
 from proxy.reply import Answer, Reply, of_upstream_error
-from proxy.servable import is_failure, not_cached, rescue, servable
+from proxy.servable import is_failure, not_cached, rescue, servable, wants_refresh
 
 
 class Pipeline:
@@ -52,7 +52,7 @@ class Pipeline:
         hit = servable(question, found)
         reply = None if hit is None else self._answering.from_entry(hit.entry, call)
         if hit is not None and reply is not None:
-            if isinstance(hit, StaleHit):
+            if wants_refresh(hit):
                 self._forwarder.refresh(question, found)
             return Answer(reply=reply, outcome=hit)
         if call.directives.only_if_cached:
@@ -89,7 +89,7 @@ class Pipeline:
 def _outcome(question: Question, found: Found, boarded: Boarded) -> Outcome:
     if question.fingerprint is None:
         return Bypass(reasons=question.eligibility.reasons)
-    if boarded.joined:
+    if boarded.joined or boarded.flight.made_elsewhere:
         return Coalesced(key=question.key)
     ending = boarded.flight.ending
     miss = _miss(question, found)

@@ -3,7 +3,8 @@
 import msgspec
 
 from index.verdict import Rules
-from proxy.call import Call, Fingerprint
+from proxy.answer.control import varied_by
+from proxy.call import Call, Fingerprint, Headers
 from proxy.request.eligibility import Eligibility
 from proxy.routing import Route
 
@@ -42,6 +43,15 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
         """The answer is made to its end even when every client has left."""
         policy = self.route.policy
         return self.eligibility.write and policy is not None and policy.on_disconnect == "finish"
+
+    def varied_by(self, response_headers: Headers) -> Headers | None:
+        """What of the request its answer varies by (`proxy.answer.control.varied_by`)."""
+        policy = self.route.policy
+        return varied_by(
+            response_headers,
+            self.call.headers,
+            own_credential=policy is not None and policy.share == "credential",
+        )
 
     @property
     def max_entry_bytes(self) -> int:

@@ -2,7 +2,7 @@
 
 from proxy.cache import Found
 from proxy.errors import ClientError
-from proxy.outcome import Hit, StaleHit
+from proxy.outcome import ExactHit, Hit, StaleHit
 from proxy.question import Question
 from proxy.reply import Reply, of_client_error
 
@@ -25,6 +25,11 @@ def rescue(found: Found) -> StaleHit | None:
     if found.staleness is None or not found.staleness.may_serve_if_error:
         return None
     return _stale(found, "stale-if-error")
+
+
+def wants_refresh(hit: Hit) -> bool:
+    """A new answer is to be made in the background."""
+    return isinstance(hit, StaleHit) or (isinstance(hit, ExactHit) and hit.is_due)
 
 
 def is_failure(reply: Reply) -> bool:

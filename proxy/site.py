@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 
 import msgspec
 
+from index.lease import Leases
 from index.verdict import rules_for
 from index.volatility import volatile
 from proxy.answer.replay import Replays
@@ -29,6 +30,7 @@ from proxy.request.headers import pseudonym
 from proxy.routing import Router
 from proxy.settings.config import Config
 from proxy.tenants import Tenants
+from proxy.turns import NoTurns, Turns
 from proxy.upstreams.base import Upstream
 from proxy.upstreams.budget import RetryBudget
 from proxy.upstreams.fallback import Sender
@@ -45,6 +47,8 @@ class Shared(msgspec.Struct, frozen=True, kw_only=True):
     metrics: Metrics
     secret: bytes
     """The store's; see `index.store.Store.secret`."""
+    leases: Leases
+    """The store's."""
     meters: Meters
     clock: Callable[[], float]
 
@@ -109,10 +113,17 @@ def make_site(
         router,
         config.policies,
         secret=shared.secret,
+        applications=[n for n, one in config.upstreams.items() if one.kind == "application"],
         volatile=volatile,
         rules_of=lambda tier: rules_for(tier.profile, threshold=tier.threshold),
     )
-    keeper = Keeper(cache=shared.cache, decider=decider, metrics=shared.metrics, clock=shared.clock)
+    keeper = Keeper(
+        cache=shared.cache,
+        decider=decider,
+        metrics=shared.metrics,
+        clock=shared.clock,
+        honour={name: one.honour for name, one in config.upstreams.items()},
+    )
     flights = Flights()
     sender = Sender(
         pools, budget=RetryBudget(share=config.retry_budget), count=shared.metrics.attempted
@@ -121,7 +132,9 @@ def make_site(
     pipeline = Pipeline(
         decider=decider,
         cache=shared.cache,
-        forwarder=Forwarder(flights=flights, outgoing=outgoing, keeper=keeper),
+        forwarder=Forwarder(
+            flights=flights, outgoing=outgoing, keeper=keeper, turns=_turns(config, shared)
+        ),
         answering=Answering(Replays(max_bytes=_REPLAYS_BYTES), keep_alive_s=config.keep_alive),
         batches=Batches(
             decider=decider,
@@ -145,3 +158,9 @@ def make_site(
         keeper=keeper,
         guests=Guests(),
     )
+
+
+def _turns(config: Config, shared: Shared) -> Turns | NoTurns:
+    if not config.store.lease:
+        return NoTurns()
+    return Turns(shared.leases, cache=shared.cache, patience_s=config.store.lease)

@@ -1,5 +1,7 @@
 """How long an answer is kept, and whether one that is kept may be served (RFC 9111, RFC 5861)."""
 
+import math
+
 import msgspec
 
 from index.entry import Entry
@@ -40,13 +42,24 @@ class Unusable(msgspec.Struct, frozen=True, kw_only=True):
     reason: str
 
 
-def lifetimes(policy: Policy, directives: Directives, *, now: float, jitter: float) -> Lifetime:
+def lifetimes(
+    policy: Policy,
+    directives: Directives,
+    *,
+    now: float,
+    jitter: float,
+    upstream_s: float | None = None,
+) -> Lifetime:
     """The times of an answer that is stored at `now`; `jitter` is random, in [0, 1).
 
-    The request's own TTL counts where it has one, never beyond the policy's `max_ttl`. Jitter only
-    shortens, so no answer outlives what was asked for.
+    The request's own TTL counts where it has one, never beyond the policy's `max_ttl`. `upstream_s`
+    is what the upstream says, where that is honoured: it stands in for the policy's TTL and bounds
+    the request's. Jitter only shortens, so no answer outlives what was asked for.
     """
-    asked = policy.ttl if directives.ttl_s is None else directives.ttl_s
+    said = policy.ttl if upstream_s is None else upstream_s
+    asked = said if directives.ttl_s is None else directives.ttl_s
+    if upstream_s is not None:
+        asked = min(asked, upstream_s)
     ttl_s = min(asked, policy.max_ttl) * (1 - policy.jitter * jitter)
     window_s = max(policy.stale_while_revalidate, policy.stale_if_error)
     return Lifetime(expires_at=now + ttl_s, keep_until=now + ttl_s + window_s)
@@ -91,6 +104,16 @@ def judge(
     if stale.may_serve_while_revalidating or stale.may_serve_if_error or stale.max_stale_ok:
         return stale
     return Unusable(reason=reasons[0])
+
+
+def is_due_early(hit: Fresh, *, latency_s: float, chance: float) -> bool:
+    """Whether this reader refreshes an answer that is still fresh. `chance` is random, in (0, 1].
+
+    The nearer the end and the longer an answer takes to make, the likelier, so that of many readers
+    one is early enough and few are with it (Vattani, Chierichetti, Lowenstein: "Optimal
+    probabilistic cache stampede prevention", VLDB 2015, with beta 1).
+    """
+    return -latency_s * math.log(chance) >= hit.ttl_s
 
 
 def _covers(window_s: float, stale_s: float) -> bool:

@@ -31,6 +31,8 @@ class Payload(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
     model: str
     """As the upstream named it."""
     has_tool_calls: bool
+    varied: Headers = ()
+    """Request headers that the upstream's `Vary` names, with digests (`proxy.answer.control`)."""
 
     @property
     def streamed(self) -> bool:

@@ -20,10 +20,10 @@ from proxy.embeddings.making import Maker, Making
 from proxy.embeddings.part import Encoding, Part, answer_of
 from proxy.errors import UpstreamError
 from proxy.flight import Ending, Flight
-from proxy.outcome import BatchHit, BatchMiss, StaleHit, word
+from proxy.outcome import BatchHit, BatchMiss, word
 from proxy.question import Question
 from proxy.reply import JSON, Answer, Reply, of_upstream_error
-from proxy.servable import is_failure, not_cached
+from proxy.servable import is_failure, not_cached, wants_refresh
 
 _ABOUT_THE_INPUT = frozenset({400, 413, 422})
 """Statuses of refusals that may be about one input, perhaps another request's."""
@@ -41,8 +41,8 @@ class Batches:
         """As `Pipeline.answer`."""
         batch = await look_up(self._cache, self._decider.pieces(question))
         if not batch.missing and _agree(piece.part for piece in batch.known):
-            stale = [piece for piece in batch.known if isinstance(piece.hit, StaleHit)]
-            self._maker.refresh(question, stale)
+            due = [piece for piece in batch.known if piece.hit and wants_refresh(piece.hit)]
+            self._maker.refresh(question, due)
             return _all_known(question, batch)
         if question.call.directives.only_if_cached:
             return Answer(reply=not_cached(), outcome=_miss(question, batch, None))
@@ -99,6 +99,9 @@ def _put_together(
     for flight in endings:
         if flight.head is not None and flight.head.status >= 400:
             return None if flight.head.status in _ABOUT_THE_INPUT else _as_it_came(flight)
+        joined = flight is not making.own
+        if joined and flight.head is not None and not flight.head.fits(question.call.headers):
+            return None
     parts = {piece.key: piece.part for piece in batch.known}
     for ending in endings.values():
         parts |= ending.parts

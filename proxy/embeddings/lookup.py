@@ -6,6 +6,7 @@ from typing import Any
 import msgspec
 
 from proxy.answer import payload as payloads
+from proxy.answer.control import fits
 from proxy.cache import Cache, Found
 from proxy.embeddings.part import Part, read
 from proxy.outcome import Hit
@@ -80,7 +81,7 @@ def rescued(batch: Batch) -> Batch | None:
     pieces = dict(batch.pieces)
     for piece in batch.missing:
         hit = rescue(piece.found)
-        part = None if hit is None else _part(hit)
+        part = None if hit is None else _part(hit, piece.question)
         if part is None:
             return None
         pieces[piece.key] = msgspec.structs.replace(piece, hit=hit, part=part)
@@ -89,13 +90,13 @@ def rescued(batch: Batch) -> Batch | None:
 
 def _piece(question: Question, found: Found) -> Piece:
     hit = servable(question, found)
-    part = None if hit is None else _part(hit)
+    part = None if hit is None else _part(hit, question)
     return Piece(question=question, found=found, hit=hit if part else None, part=part)
 
 
-def _part(hit: Hit) -> Part | None:
-    """None when the entry cannot be read any more."""
+def _part(hit: Hit, question: Question) -> Part | None:
+    """None when the entry cannot be read any more, or varies by a header that is another here."""
     payload = payloads.decode(hit.entry.payload)
-    if payload is None:
+    if payload is None or not fits(payload.varied, question.call.headers):
         return None
     return read(payload.body, upstream=hit.entry.upstream, headers=payload.headers)

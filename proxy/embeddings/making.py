@@ -114,6 +114,7 @@ class Maker:
                     headers=response.headers,
                     streaming=False,
                     upstream=response.upstream,
+                    varied=question.varied_by(response.headers),
                 )
             )
             flight.end(Ending(body=whole, parts=parts, stored=stored))

@@ -22,6 +22,9 @@ _CLIENT_TOOLS = frozenset({"function", "custom", "local_shell", "apply_patch"})
 _ENCODINGS = (None, "float", "base64")
 """Spellings of embeddings that can be put into each other."""
 
+_DEFAULT_TEMPERATURE = 1.0
+"""Of OpenAI's API."""
+
 _WITH_TOOLS = frozenset({Surface.CHAT, Surface.RESPONSES})
 _LOGPROBS = "message.output_text.logprobs"
 _MEDIA = {"image_url": "image", "input_image": "image", "input_audio": "audio", "file": "file",
@@ -83,10 +86,24 @@ def _bars(call: Call, policy: Policy, volatile: Callable[[str], str | None]) -> 
         kinds = (tool.get("type") or "function" for tool in fields.get("tools") or ())
         if not _CLIENT_TOOLS.issuperset(kinds):
             yield "hosted_tools"
-    if policy.semantic is not None and not _names_ttl(call.directives):
+    if _is_too_random(call, policy.when.temperature_at_most):
+        yield "temperature"
+    if (policy.semantic is not None or policy.never) and not _names_ttl(call.directives):
         reason = volatile(last_user_words(call.surface, fields))
-        if reason is not None:
+        if reason is not None and _is_barred(reason, policy):
             yield reason
+
+
+def _is_too_random(call: Call, most: float | None) -> bool:
+    if most is None or call.surface is Surface.EMBEDDINGS:
+        return False
+    temperature = call.fields.get("temperature")
+    return bool((_DEFAULT_TEMPERATURE if temperature is None else temperature) > most)
+
+
+def _is_barred(reason: str, policy: Policy) -> bool:
+    """`reason` is of a kind, `volatile:…` or `personal:…`, that the policy does not keep."""
+    return policy.semantic is not None or reason.partition(":")[0] in policy.never
 
 
 def _server_state(fields: dict[str, Any]) -> Iterator[str]:

@@ -13,7 +13,7 @@ The scope has the same parts, but with a marker in the place of the last user te
 """
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from proxy.call import Call, Caller, Fingerprint
@@ -36,18 +36,26 @@ def fingerprint(
     policy_name: str,
     policy: Policy,
     semantic: bool,
+    included: Collection[str] = (),
 ) -> Fingerprint:
-    """`upstream` is the identity of the route's first one, `model` what it is asked for.
+    """`upstream` is the identity of the route's first one, `model` what it is asked for, `included`
+    fields that count beside those that the policy puts back.
 
     `scope` is empty unless `semantic`, and where there is no last user text. The prompt is the
     original text, as the canonical request may be folded.
     """
-    counts = canonical.effective(
-        call.surface, call.fields, model=model, included=policy.key.include
-    )
+    included = {*policy.key.include, *included}
+    counts = canonical.effective(call.surface, call.fields, model=model, included=included)
     counts = normalize(call.surface, counts, policy.normalize)
     text = canonical.encode(counts)
-    parts = _parts(call, secret=secret, upstream=upstream, policy_name=policy_name, policy=policy)
+    parts = _parts(
+        call,
+        secret=secret,
+        upstream=upstream,
+        policy_name=policy_name,
+        policy=policy,
+        included=included,
+    )
     key = _digest(_framed(_KEY, parts), text)
     prompt = last_user_text(call.surface, call.fields) if semantic else None
     if prompt is None:
@@ -66,12 +74,19 @@ def fingerprints(
     model: str,
     policy_name: str,
     policy: Policy,
+    included: Collection[str] = (),
 ) -> list[Fingerprint]:
     """Of each input of a request for embeddings, as if it had been asked for alone."""
-    counts = canonical.effective(
-        call.surface, call.fields, model=model, included=policy.key.include
+    included = {*policy.key.include, *included}
+    counts = canonical.effective(call.surface, call.fields, model=model, included=included)
+    parts = _parts(
+        call,
+        secret=secret,
+        upstream=upstream,
+        policy_name=policy_name,
+        policy=policy,
+        included=included,
     )
-    parts = _parts(call, secret=secret, upstream=upstream, policy_name=policy_name, policy=policy)
     framed = _framed(_KEY, parts)
     texts = [canonical.encode({**counts, "input": one}) for one in inputs]
     return [
@@ -81,7 +96,13 @@ def fingerprints(
 
 
 def _parts(
-    call: Call, *, secret: bytes, upstream: str, policy_name: str, policy: Policy
+    call: Call,
+    *,
+    secret: bytes,
+    upstream: str,
+    policy_name: str,
+    policy: Policy,
+    included: Collection[str],
 ) -> list[bytes]:
     """All but the canonical request."""
     parts = [
@@ -89,7 +110,7 @@ def _parts(
         *_holder(policy.share, call.caller),
         policy_name.encode(),
         ",".join(sorted(policy.normalize)).encode(),
-        ",".join(sorted(policy.key.include)).encode(),
+        ",".join(sorted(included)).encode(),
         upstream.encode(),
         call.surface.value.encode(),
         call.query,

@@ -205,6 +205,9 @@ class Store(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """How many replicas of each Redis master must have a purge before it returns."""
     deadline: Duration = _default(Duration(0.25))
     """A later answer of Redis is a miss; until it answers again, requests do not wait for it."""
+    lease: Duration = _default(Duration(10))
+    """How long a request waits for the answer that another proxy on the same Redis is making; then
+    it asks the upstream itself. 0: at once."""
     filter: Bytes = _default(Bytes(0))
     """What a filter of the keys in Redis may take: keys that were never stored are not asked for.
     Worth it where Redis is far away. 0 for none."""

@@ -111,6 +111,11 @@ class Upstream(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     servers, as long as it is not much busier than the others."""
     engine: Engine | None = None
     """The bundled engine instead of a server."""
+    kind: Literal["model", "application"] = "model"
+    """`application`: more than a model, such as a RAG service, which may look at who asks. Then
+    `user` and `metadata` of a request count in its key."""
+    honour: tuple[Literal["no-store", "max-age"], ...] = ()
+    """What of its answers' `Cache-Control` is obeyed. Model servers send it without meaning it."""
     credential: Literal["passthrough", "own"] = "passthrough"
     """`passthrough`: the client's own key goes upstream (none does where the config has `tenants`,
     whose keys are the proxy's); `own`: `api_key` of this file."""
@@ -153,5 +158,7 @@ class Upstream(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
             raise ValueError("`base_url` is empty")
         if not all(base.url.startswith(("http://", "https://")) for base in self.bases):
             raise ValueError("`base_url` must begin with http:// or https://")
+        if self.engine is not None and (self.kind != "model" or self.honour):
+            raise ValueError("`kind` and `honour` are for servers, not for `engine`")
         if self.credential == "own" and not self.api_key:
             raise ValueError("`credential: own` needs `api_key`")

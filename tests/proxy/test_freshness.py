@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from index.entry import Entry, Snapshot
-from proxy.answer.freshness import Fresh, Stale, Unusable, judge, lifetimes
+from proxy.answer.freshness import Fresh, Stale, Unusable, is_due_early, judge, lifetimes
 from proxy.call import Directives
 from proxy.settings.config import Policy
 from proxy.settings.units import Duration
@@ -167,3 +167,32 @@ def test_what_is_not_fresh_is_served_only_where_the_policy_has_a_window(age_s, s
     found = at(age_s, PLAIN, soft_purged=soft_purged)
     assert isinstance(found, Fresh) == (age_s < 100 and not soft_purged)
     assert not isinstance(found, Stale)
+
+
+@pytest.mark.parametrize(
+    ("ttl_s", "latency_s", "chance", "is_due"),
+    [
+        (3600, 2.0, 0.01, False),  # far from its end
+        (1, 2.0, 0.5, True),
+        (1, 2.0, 0.7, False),  # another reader may
+        (1, 0.01, 0.01, False),  # quickly made again: no hurry
+        (0.001, 2.0, 0.99, True),
+        (5, 2.0, 1.0, False),
+    ],
+)
+def test_an_answer_is_refreshed_early_the_sooner_the_longer_it_takes(
+    ttl_s, latency_s, chance, is_due
+):
+    hit = Fresh(age_s=1, ttl_s=ttl_s)
+    assert is_due_early(hit, latency_s=latency_s, chance=chance) is is_due
+
+
+def test_what_the_upstream_says_stands_in_for_the_policy_and_bounds_the_request():
+    policy = Policy(ttl=Duration(100), max_ttl=Duration(1000), jitter=0)
+
+    def lasts(upstream_s: float | None, asked_s: float | None = None) -> float:
+        asked = Directives(ttl_s=asked_s)
+        return lifetimes(policy, asked, now=0, jitter=0, upstream_s=upstream_s).expires_at
+
+    assert (lasts(None), lasts(500), lasts(5), lasts(5000)) == (100, 500, 5, 1000)
+    assert (lasts(50, 500), lasts(500, 50), lasts(None, 500)) == (50, 50, 500)
