@@ -26,7 +26,9 @@ class Leases(Protocol):
         ...
 
 
-class _Granted:
+class Granted:
+    """A lease that nobody else knows of."""
+
     async def release(self) -> None:
         """Nothing is held."""
 
@@ -36,7 +38,7 @@ class NoLeases:
 
     async def acquire(self, key: str, *, ttl_s: float) -> Lease | None:
         """See `Leases.acquire`."""
-        return _Granted()
+        return Granted()
 
     async def wait(self, key: str, *, timeout_s: float) -> bool:
         """See `Leases.wait`."""

@@ -11,6 +11,7 @@ from index.entry import Entry, Snapshot
 from index.errors import StoreFault
 from index.feed import Cursor, Deletion, Put
 from index.judgement import judge
+from index.lease import Leases, NoLeases
 from index.purges import RETAIN_S, PurgeTable, tags_of
 from index.store import (
     ALL,
@@ -40,6 +41,7 @@ class MemoryStore:
 
     def __init__(self, *, max_bytes: int) -> None:
         self.secret = secrets.token_bytes(32)
+        self.leases: Leases = NoLeases()
         self._tier = Tier(max_bytes=max_bytes)
         self._purges = PurgeTable(generation=secrets.token_hex(16))
         self._purged_at: dict[str, float] = {}

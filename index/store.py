@@ -22,6 +22,7 @@ from typing import Protocol
 import msgspec
 
 from index.entry import Entry, Snapshot
+from index.lease import Leases
 
 ALL = "*"
 """Every entry carries this tag without naming it; purging it purges everything."""
@@ -127,6 +128,9 @@ class Store(Protocol):
     secret: bytes
     """Made with the store, shared by all who use it; never shown. Keys are keyed with it, so that
     a key in a header tells a stranger nothing."""
+
+    leases: Leases
+    """Who of those that share the store makes what."""
 
     async def get(self, key: str, *, now: float, tags: Sequence[str] = ()) -> Lookup:
         """Look a key up. An entry that lacks one of `tags` is not returned (`lacks_tag`)."""

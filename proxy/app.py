@@ -76,6 +76,7 @@ class Proxy:
             cache=self._cache,
             metrics=self._metrics,
             secret=store.secret,
+            leases=store.leases,
             meters=member.meters,
             clock=time.time,
         )

@@ -20,6 +20,7 @@ from index.entry import Entry, Snapshot
 from index.errors import StoreFault, StoreUnusable
 from index.eviction import MAX_USES, worth
 from index.judgement import judge
+from index.lease import Leases
 from index.purges import Standing, tags_of
 from index.redis import following, scripts, sweeping, walking
 from index.redis.address import parse_address
@@ -67,7 +68,7 @@ class RedisStore:
         sieve: Sieve | NoSieve,
     ) -> None:
         self.secret = door.secret
-        self.leases = RedisLeases(door)
+        self.leases: Leases = RedisLeases(door)
         self._door = door
         self._tier = Tier(max_bytes=memory_bytes)
         self._uses = Uses(door)

@@ -18,6 +18,7 @@ from pathlib import Path
 from index.entry import Entry, Snapshot
 from index.errors import StoreFault, StoreUnusable
 from index.judgement import judge
+from index.lease import Leases, NoLeases
 from index.sqlite.database import Database, open_database
 from index.sqlite.purging import purge_now
 from index.sqlite.reader import Found, Reader
@@ -59,6 +60,7 @@ class SqliteStore:
         self._database = database
         self._tier = tier
         self.secret = reader.secret
+        self.leases: Leases = NoLeases()
         self._reader = reader
         self._writer = writer
         self._scanner = Scanner(database)
