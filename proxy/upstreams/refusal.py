@@ -1,5 +1,7 @@
 """Errors of upstreams as clients may see them: readable by SDKs, and without anybody's key."""
 
+from collections.abc import Iterable
+
 import msgspec
 
 from proxy.answer.grammar import READ_FAULTS
@@ -17,19 +19,19 @@ _REPLACED = frozenset({b"content-type", b"content-length"})
 
 
 async def readable(
-    response: UpstreamResponse, *, credential: bytes | None, is_head: bool
+    response: UpstreamResponse, *, secrets: Iterable[bytes], is_head: bool
 ) -> UpstreamResponse:
     """A response of status 400 and above, read whole and given back.
 
     A body that is no JSON (a balancer's page) becomes OpenAI's shape, with its text where that is
-    short and plain. `credential`, the `Authorization` value that was sent, is cut out of body and
-    headers: several clients may wait for this answer. Raises `UpstreamError` when it breaks.
+    short and plain. `secrets` that were sent are cut out of body and headers: several clients may
+    wait for this answer. Raises `UpstreamError` when it breaks.
     """
     body = await _beginning(response)
-    secret = (credential or b"").rpartition(b" ")[2]
-    if len(secret) >= _SHORTEST_SECRET:
-        body = body.replace(secret, b"***")
-        response.headers = tuple((n, v.replace(secret, b"***")) for n, v in response.headers)
+    for secret in secrets:
+        if len(secret) >= _SHORTEST_SECRET:
+            body = body.replace(secret, b"***")
+            response.headers = tuple((n, v.replace(secret, b"***")) for n, v in response.headers)
     if is_head:
         return response
     kind = response.content_type

@@ -54,6 +54,7 @@ class RemoteServer:
         self._headers = tuple(
             (key.lower().encode(), value.encode()) for key, value in config.headers.items()
         )
+        self._secrets = _secrets_of(config)
         self._extensions = {"timeout": {"connect": float(config.timeout.connect)}}
         self._asks_usage = config.stream_usage
         self._trouble = ""
@@ -73,7 +74,9 @@ class RemoteServer:
         if response.status < 400:
             return response
         credential = self._credential(request)
-        return await readable(response, credential=credential, is_head=request.method == "HEAD")
+        key = (credential or b"").rpartition(b" ")[2]
+        secrets = (key, *self._secrets)
+        return await readable(response, secrets=secrets, is_head=request.method == "HEAD")
 
     async def _asked_for_usage(self, request: UpstreamRequest) -> UpstreamResponse:
         if not (request.stream and request.path in ASKED_PATHS and isinstance(request.body, bytes)):
@@ -181,6 +184,13 @@ class RemoteServer:
 
 
 _USUAL_PATHS = ("/chat/completions", "/completions", "/embeddings", "/responses")
+
+
+def _secrets_of(config: Upstream) -> tuple[bytes, ...]:
+    """What goes along with each request beside the credential, as it is written and in a URL."""
+    values = (*config.headers.values(), *config.query.values())
+    quoted = map(urllib.parse.quote_plus, config.query.values())
+    return tuple({value.encode() for value in (*values, *quoted)})
 
 
 def _refusal(upstream: str) -> UpstreamResponse:

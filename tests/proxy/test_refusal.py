@@ -12,11 +12,11 @@ KEY = b"Bearer sk-secret-0123456789"
 async def read(
     body: bytes,
     *headers: tuple[bytes, bytes],
-    credential: bytes | None = KEY,
+    secret: bytes = KEY.removeprefix(b"Bearer "),
     is_head: bool = False,
 ) -> tuple[dict[bytes, bytes], bytes]:
     response = UpstreamResponse(upstream="a", status=502, headers=headers, body=Buffered(body))
-    answer = await readable(response, credential=credential, is_head=is_head)
+    answer = await readable(response, secrets=[secret], is_head=is_head)
     assert answer.status == 502
     return dict(answer.headers), b"".join([piece async for piece in answer.body])
 
@@ -67,9 +67,9 @@ async def test_the_key_that_was_sent_is_cut_out_of_body_and_headers():
 
 
 async def test_a_key_that_is_an_ordinary_word_is_left_where_it_stands():
-    _, out = await read(b'{"error": "test failed"}', credential=b"Bearer test")
+    _, out = await read(b'{"error": "test failed"}', secret=b"test")
     assert out == b'{"error": "test failed"}'
-    _, out = await read(b'{"error": "none"}', credential=None)
+    _, out = await read(b'{"error": "none"}', secret=b"")
     assert out == b'{"error": "none"}'
 
 
