@@ -286,6 +286,7 @@ FLEET = {
         ("quickstart", {}, "1 upstream, 1 route"),
         ("sidecar", {}, "1 upstream, 1 route"),
         ("gateway", GATEWAY, "2 upstreams, 3 routes"),
+        ("team", GATEWAY, "1 upstream, 2 routes"),
         ("fleet", FLEET, "3 upstreams, 4 routes"),
         ("cluster", GATEWAY, "1 upstream, 1 route"),
         ("application", {}, "1 upstream, 1 route"),
