@@ -4,7 +4,7 @@ A digest is SHA-256 over length-prefixed parts with a domain and a version, amon
 the store, so that a key shown in a header tells a stranger nothing. The parts:
 
     domain and version, secret of the store,
-    share of the policy and whom it names, policy, folds, fields put back,
+    share of the policy and whom it names, policy, folds, what is stripped, fields put back,
     identity of the route's first upstream, surface, query string, counted request headers,
     namespace,
     canonical request (with the model that the upstream is asked for)
@@ -16,6 +16,8 @@ import hashlib
 from collections.abc import Collection, Sequence
 from typing import Any
 
+import msgspec
+
 from proxy.call import Call, Caller, Fingerprint
 from proxy.request import canonical
 from proxy.request.conversation import last_user_text, with_last_user_text
@@ -23,8 +25,8 @@ from proxy.request.headers import counted
 from proxy.request.normalize import normalize
 from proxy.settings.config import Policy, Share
 
-_KEY = b"rejoinder key 1"
-_SCOPE = b"rejoinder scope 1"
+_KEY = b"rejoinder key 2"
+_SCOPE = b"rejoinder scope 2"
 
 
 def fingerprint(
@@ -46,7 +48,7 @@ def fingerprint(
     """
     included = {*policy.key.include, *included}
     counts = canonical.effective(call.surface, call.fields, model=model, included=included)
-    counts = normalize(call.surface, counts, policy.normalize)
+    counts = normalize(call.surface, counts, policy.normalize, stripped=policy.strip)
     text = canonical.encode(counts)
     parts = _parts(
         call,
@@ -110,6 +112,7 @@ def _parts(
         *_holder(policy.share, call.caller),
         policy_name.encode(),
         ",".join(sorted(policy.normalize)).encode(),
+        msgspec.json.encode(sorted(policy.strip)),
         ",".join(sorted(included)).encode(),
         upstream.encode(),
         call.surface.value.encode(),

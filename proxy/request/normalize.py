@@ -12,6 +12,7 @@ import msgspec
 
 from proxy.call import Surface
 from proxy.request.conversation import map_texts
+from proxy.request.noise import renumber, strip
 from proxy.settings.config import Fold
 
 _LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+")
@@ -48,8 +49,19 @@ def fold(text: str, folds: Collection[Fold]) -> str:
     return text
 
 
-def normalize(surface: Surface, fields: dict[str, Any], folds: Collection[Fold]) -> dict[str, Any]:
-    """`fields` with the text of user and system messages folded; nothing is modified."""
+def normalize(
+    surface: Surface,
+    fields: dict[str, Any],
+    folds: Collection[Fold],
+    *,
+    stripped: Collection[str] = (),
+) -> dict[str, Any]:
+    """`fields` with the text of user and system messages folded, without what `stripped` finds
+    (`proxy.request.noise.strip`); nothing is modified."""
+    if "message_ids" in folds:
+        fields = renumber(surface, fields)
+    if stripped:
+        return map_texts(surface, fields, lambda text: fold(strip(text, stripped), folds))
     if not folds:
         return fields
     return map_texts(surface, fields, lambda text: fold(text, folds))

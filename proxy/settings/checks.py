@@ -146,6 +146,19 @@ def _policies(config: Config) -> Iterator[Finding]:
             yield Finding(path=(*path, "semantic"), message=message, target=("embedder",))
         for index, rule in enumerate(policy.tags):
             yield from _tag_rule(rule, (*path, "tags", index))
+        for index, pattern in enumerate(policy.strip):
+            yield from _stripped(pattern, (*path, "strip", index))
+
+
+def _stripped(pattern: str, path: Path) -> Iterator[Finding]:
+    try:
+        compiled = regex.compile(pattern)
+    except regex.error as error:
+        message = f"not a regular expression: {error.msg} at position {error.pos}"
+        yield Finding(path=path, message=message)
+        return
+    if compiled.search(""):
+        yield Finding(path=path, message="the pattern also finds nothing at all, everywhere")
 
 
 def _is_open(config: Config) -> bool:

@@ -16,7 +16,7 @@ from proxy.settings.upstreams import Upstream
 T = TypeVar("T")
 
 Share = Literal["credential", "tenant", "everyone"]
-Fold = Literal["trim", "line_endings", "unicode", "collapse_spaces", "casefold"]
+Fold = Literal["trim", "line_endings", "unicode", "collapse_spaces", "casefold", "message_ids"]
 Omitted = Literal[
     "user", "metadata", "safety_identifier", "prompt_cache_key", "service_tier", "store"
 ]
@@ -92,7 +92,12 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     share: Share = "credential"
     """Who may be answered from an entry: the same credential, the same tenant, everyone."""
     normalize: tuple[Fold, ...] = ()
-    """Differences in the text of user and system messages that do not make another request."""
+    """Differences in the text of user and system messages that do not make another request, and
+    `message_ids`: those in the ids that clients give to messages and tool calls."""
+    strip: tuple[str, ...] = ()
+    """What does not count in the text of user and system messages: `uuid`, `timestamp` (with a
+    time of day), `request_id` (`req_…`, `trace-…` and the like), or regular expressions of your own
+    (Python's, as the `regex` package reads them)."""
     key: Key = _default(Key())
     """Which fields of a request make it another one."""
     semantic: Semantic | None = None

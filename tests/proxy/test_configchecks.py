@@ -186,6 +186,16 @@ def test_tag_rules_must_compile_and_name_groups_that_exist(pattern, tag, finding
     assert [line[: len(e)] for line, e in zip(found, expected, strict=True)] == expected
 
 
+def test_stripped_patterns_must_compile_and_find_something():
+    assert policy(strip=("uuid", r"session=\w+")) == []
+    assert policy(strip=("(",)) == [
+        "policies/p/strip/0: not a regular expression: missing ) at position 1"
+    ]
+    assert policy(strip=("x*",)) == [
+        "policies/p/strip/0: the pattern also finds nothing at all, everywhere"
+    ]
+
+
 def test_names_that_point_nowhere_are_told_with_the_nearest():
     routes = (Route(to=("u", "v"), cache="stanard"), Route(to="u", cache=CacheUse(policy="x")))
     assert [

@@ -108,7 +108,7 @@ def test_several_mistakes_come_in_one_message_with_their_lines(problems_of):
         "expected a duration such as 250ms, 10s, 5m, 1h or 2d, got '5x'",
         "7: upstreams.other.max_in_flight: expected a whole number >= 1, got 0",
         "9: policies.standard.normalize[1]: expected one of trim, line_endings, unicode, "
-        "collapse_spaces, casefold, got 'unicoed'; did you mean `unicode`?",
+        "collapse_spaces, casefold, message_ids, got 'unicoed'; did you mean `unicode`?",
         "11: routes[0].cache: no policy is called `standart`; did you mean `standard`?",
         "12: routes[1].to[1]: no upstream is called `otter`; did you mean `other`?",
         "13: routes[2]: `to` is missing",
