@@ -120,7 +120,8 @@ def _turn_of(message: dict[str, Any]) -> Turn:
     role = "system" if role in _SYSTEM else "tool" if role in _TOOL else role
     content = message.get("content")
     calls = message.get("tool_calls")
-    arguments = () if not calls else tuple(filter(None, map(_arguments_of, calls)))
+    called = calls if isinstance(calls, list) else ()
+    arguments = tuple(filter(None, map(_arguments_of, called))) if called else ()
     if isinstance(content, str):
         return Turn(role=role, texts=(content,), arguments=arguments)
     texts, others = [], []

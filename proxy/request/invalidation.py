@@ -14,7 +14,9 @@ from index import tags
 from index.errors import InvalidTag
 from proxy.call import Call, Headers
 from proxy.request.conversation import system_text, turns
+from proxy.request.material import documents, tool_calls
 from proxy.settings.config import TagRule
+from proxy.settings.glob import compile_globs
 
 RULE_SECONDS = 0.1
 """What the patterns of a policy may take on one request, all together (processor time). Their
@@ -52,13 +54,25 @@ class TagRules:
         self._patterns = tuple(
             (regex.compile(rule.pattern), rule.tag) for rule in rules if rule.pattern is not None
         )
+        self._tools = tuple(
+            (compile_globs(rule.tool), rule.argument, rule.prefix)
+            for rule in rules
+            if rule.tool is not None
+        )
+        self._documents = tuple(rule.prefix for rule in rules if rule.documents)
+        self._is_empty = not rules
 
     def tags_of(self, call: Call) -> Tagged | Untaggable:
         """The tags that the request names by itself, and those that the rules find in it."""
-        if not self._headers and not self._patterns:
+        if self._is_empty:
             return Tagged(tags=call.directives.tags)
         try:
-            found: list[str | bytes] = [*self._in_headers(call.headers), *self._in_texts(call)]
+            found: list[str | bytes] = [
+                *self._in_headers(call.headers),
+                *self._in_texts(call),
+                *self._in_tools(call),
+                *self._in_documents(call),
+            ]
         except TimeoutError:
             return Untaggable(reason="tag_rule_slow")
         return _tagged(call.directives.tags, found)
@@ -80,6 +94,18 @@ class TagRules:
                 left_s = max(until - time.process_time(), 0.001)
                 for match in pattern.finditer(text, timeout=left_s):
                     yield match.expand(tag)
+
+    def _in_tools(self, call: Call) -> Iterator[str]:
+        for made in tool_calls(call.surface, call.fields) if self._tools else ():
+            for name, argument, prefix in self._tools:
+                if name.fullmatch(made.name):
+                    values = (made.name,) if argument is None else made.values(argument)
+                    yield from (prefix + value for value in values)
+
+    def _in_documents(self, call: Call) -> Iterator[str]:
+        if self._documents:
+            for document in documents(call.surface, call.fields):
+                yield from (prefix + document for prefix in self._documents)
 
 
 def implicit_tags(call: Call, *, route: str, policy_name: str, model: str) -> tuple[str, ...]:

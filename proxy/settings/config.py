@@ -42,12 +42,20 @@ class Semantic(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
 
 class TagRule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Where a request names what its answer depends on: a header, or a pattern in its messages."""
+    """Where a request names what its answer depends on: in a header, by a pattern in its messages,
+    in the tools that were called, or by the documents in it."""
 
     header: str | None = None
     """Name of a header whose values, separated by commas, are tags."""
+    tool: str | None = None
+    """Pattern (`*`, `?`) of the names of tools; each that was called is a tag."""
+    argument: str | None = None
+    """With `tool`: the argument whose value, or whose list of values, is the tag instead."""
+    documents: bool = False
+    """`true`: each file in the messages is a tag: the SHA-256 of its bytes (or of its text), in
+    hex digits; its id or URL where it is kept elsewhere."""
     prefix: str = ""
-    """Put before each value of the header."""
+    """Put before each value of the header, tool, argument or document."""
     pattern: str | None = None
     """Regular expression (Python's, as the `regex` package reads it), searched in user, system and
     tool messages."""
@@ -55,8 +63,11 @@ class TagRule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     r"""Made from a match of `pattern`; `\1` is its first group."""
 
     def __post_init__(self) -> None:
-        if (self.header is None) == (self.pattern is None):
-            raise ValueError("give either `header` or `pattern`")
+        sources = (self.header, self.pattern, self.tool, self.documents or None)
+        if sum(source is not None for source in sources) != 1:
+            raise ValueError("give one of `header`, `pattern`, `tool`, `documents`")
+        if self.argument is not None and self.tool is None:
+            raise ValueError("`argument` belongs to `tool`")
         if (self.pattern is None) != (self.tag is None):
             raise ValueError("`pattern` and `tag` belong together")
 

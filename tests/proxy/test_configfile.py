@@ -354,7 +354,7 @@ def test_rules_over_several_keys_are_told_at_the_mapping(problems_of):
         "2: upstreams.a: give either `base_url` or `engine`",
         "3: upstreams.b: `base_url` must begin with http:// or https://",
         "4: upstreams.c: `credential: own` needs `api_key`",
-        "6: policies.p.tags[0]: give either `header` or `pattern`",
+        "6: policies.p.tags[0]: give one of `header`, `pattern`, `tool`, `documents`",
     ]
 
 

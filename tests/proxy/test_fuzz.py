@@ -21,6 +21,18 @@ VALID = {
         "model": "test-1",
         "messages": [
             {"role": "system", "content": "Be short."},
+            {"role": "user", "content": [{"type": "file", "file": {"file_data": "x"}}]},
+            {
+                "role": "assistant",
+                "tool_calls": [
+                    {
+                        "id": "c",
+                        "type": "function",
+                        "function": {"name": "f", "arguments": '{"id": [1]}'},
+                    }
+                ],
+            },
+            {"role": "tool", "tool_call_id": "c", "content": "doc=1"},
             {"role": "user", "content": [{"type": "text", "text": "hi"}]},
         ],
         "tools": [{"type": "function", "function": {"name": "f", "parameters": {}}}],
@@ -37,13 +49,21 @@ VALID = {
         "model": "test-1",
         "input": [
             {"role": "user", "content": [{"type": "input_text", "text": "hi"}]},
+            {"type": "function_call", "call_id": "c", "name": "f", "arguments": '{"id": 1}'},
             {"type": "function_call_output", "call_id": "c", "output": "x"},
+            {"role": "user", "content": [{"type": "input_file", "file_data": "x"}]},
         ],
         "instructions": "Be short.",
         "text": {"format": {"type": "text"}},
         "tools": [{"type": "function", "name": "f"}],
     },
 }
+OPTIONS = ", kind: application, honour: [no-store, max-age]"
+POLICY = """, stale_if_error: 1h, strip: [uuid, timestamp], never: [volatile, personal],
+  normalize: [trim, line_endings, unicode, collapse_spaces, casefold, message_ids],
+  tags: [{header: X-Doc-Ids}, {pattern: 'doc=(.*)', tag: 'doc:\\1'}, {documents: true},
+         {tool: "*", argument: id}]"""
+"""Every decision has its part in each request."""
 SETTINGS = settings(
     max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
@@ -107,7 +127,7 @@ def living(folder: Path, upstream_answer) -> Iterator[Live]:
             await upstream_answer(held[0], request, writer)
 
         async with serving(answer) as upstream:
-            config = CONFIG.format(upstream=upstream.url, options="", policy=", stale_if_error: 1h")
+            config = CONFIG.format(upstream=upstream.url, options=OPTIONS, policy=POLICY)
             async with running(config, folder) as p:
                 held.append(Live(asyncio.get_running_loop(), p))
                 stop.append(asyncio.Event())
