@@ -39,7 +39,7 @@ class Door:
     async def recover(self, refusal: Refused) -> None:
         """Do what makes another try worth it; raises the refusal when nothing does."""
         if refusal.word == "LOST":
-            await self.renew()
+            await self._renewed()
         elif is_moved(refusal):
             self.servers.look_again()
             await self.servers.refresh()
@@ -54,12 +54,20 @@ class Door:
             self._renewal = asyncio.create_task(self._renew())
         return await asyncio.shield(self._renewal)
 
+    async def _renewed(self) -> None:
+        """Whoever waits for an answer waits no longer than for a reply; the work goes on."""
+        try:
+            async with asyncio.timeout(self.servers.deadline_s):
+                await self.renew()
+        except TimeoutError as error:
+            raise StoreFault("the counters in Redis are still being renewed") from error
+
     async def _renew(self) -> str:
         generation = await renew(self.servers)
         offered = self.secret or secrets.token_bytes(32)
         wire = self.servers.wire(HEAD)
         await wire.call("SET", _SECRET, offered, "NX")
-        secret: bytes = await wire.call("GET", _SECRET)
+        secret: bytes = await wire.call("GET", _SECRET) or offered
         if self.secret and secret != self.secret:
             # Keys are made with the secret that was there at the start: no harm, but no sharing.
             log.error("Redis has another store's secret now: restart to share what is stored")

@@ -49,11 +49,6 @@ class Lane:
             raise StoreFault(f"no connection to Redis at {self.address} within {timeout_s:g} s")
         return self.wire()
 
-    @property
-    def down(self) -> bool:
-        """The connection was lost, and is not there again."""
-        return self._wire is not None and self._wire.broken is not None
-
     async def close(self) -> None:
         """Idempotent."""
         self._closed = True

@@ -31,7 +31,7 @@ async def purge_now(door: Door, purge: Purge, *, now: float, num_replicas: int) 
 
     Until then the purge may or may not count; it can be repeated.
     """
-    fault = StoreFault("no purge")
+    fault = StoreFault("a server is away, or slow")
     patience_s = door.servers.patient_s
     try:
         async with asyncio.timeout(patience_s):

@@ -47,11 +47,12 @@ class Servers:
         """`deadline_s`: the longest wait for a reply; `patient_s`: the same for purges."""
         self.address = address
         self.patient_s = patient_s
-        self._deadline_s = deadline_s
+        self.deadline_s = deadline_s
         first = self._server(address)
         self._servers = {address: first}
         self._owners = [first] * NUM_SHARDS
         self._clustered = False
+        self._closed = False
         self._search: asyncio.Task[None] | None = None
 
     async def open(self) -> None:
@@ -79,13 +80,16 @@ class Servers:
             raise
 
     async def purging_wires(self) -> list[Wire]:
-        """To the server of each shard, by shard, for purges; waits for servers that are away."""
-        try:
-            ups = (owner.purging.up(timeout_s=self.patient_s) for owner in self._owners)
-            return await asyncio.gather(*ups)
-        except StoreFault:
+        """To the server of each shard, by shard, for purges. Waits for servers that are away, or
+        for others in their place, for as long as the caller does."""
+        while not self._closed:
+            ups = [owner.purging.up(timeout_s=_PATIENCE_S) for owner in self._owners]
+            wires = await asyncio.gather(*ups, return_exceptions=True)
+            standing = [wire for wire in wires if isinstance(wire, Wire)]
+            if len(standing) == NUM_SHARDS:
+                return standing
             self.look_again()
-            raise
+        raise StoreFault("the store is closed")
 
     def look_again(self) -> None:
         """The cluster may have changed: ask, in the background. A no-op for a single server."""
@@ -108,13 +112,14 @@ class Servers:
 
     async def close(self) -> None:
         """Idempotent."""
+        self._closed = True
         if self._search is not None:
             self._search.cancel()
         for server in self._servers.values():
             await server.close()
 
     def _server(self, address: Address) -> Server:
-        return Server(address, deadline_s=self._deadline_s, patient_s=self.patient_s)
+        return Server(address, deadline_s=self.deadline_s, patient_s=self.patient_s)
 
     def _adopt(self, told_by: Address, ranges: list[Any]) -> None:
         """Servers that are new get their lanes; old ones stay, in case they come back."""

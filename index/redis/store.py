@@ -12,6 +12,7 @@ or an older backup nothing of it is served.
 
 import asyncio
 import math
+import secrets
 from collections.abc import Sequence
 from typing import Any
 
@@ -76,6 +77,7 @@ class RedisStore:
         self._num_replicas = num_replicas
         self._sieve = sieve
         sieve.start()
+        self._name = secrets.token_hex(8)
         self._closed = False
 
     @classmethod
@@ -196,19 +198,13 @@ class RedisStore:
     async def scan(self, where: Filter, *, now: float, cursor: str | None, limit: int) -> Page:
         """See `Store.scan`."""
         before = int(cursor) if cursor is not None else None
-        tags = (where.tag,) if where.tag is not None else ()
         page: list[Entry] = []
         last = 0
-        steps = walking.newest_first(self._door, where, tags=tags, now=now, before=before)
-        async for step in steps:
-            stored = await following.fetch(self._door, step.key)
-            entry = record.decode(stored) if stored else None
-            if entry is None or (where.text is not None and where.text not in entry.prompt):
-                continue
+        async for found in walking.newest_first(self._door, where, now=now, before=before):
             if len(page) == limit:
                 return Page(entries=tuple(page), cursor=str(last))
-            page.append(entry)
-            last = step.change
+            page.append(found.entry)
+            last = found.change
         return Page(entries=tuple(page), cursor=None)
 
     async def changes(self, cursor: int, *, limit: int) -> Changes:
@@ -216,9 +212,11 @@ class RedisStore:
         return await following.changes(self._door, cursor, limit=limit)
 
     async def sweep(self, *, now: float) -> int:
-        """See `Store.sweep`."""
+        """See `Store.sweep`. One of the processes that share the Redis does it for all."""
         await self._uses.tell()
-        freed = await sweeping.sweep(self._door, now=now)
+        freed = 0
+        if await sweeping.is_sweeper(self._door, self._name):
+            freed = await sweeping.sweep(self._door, now=now)
         for held in self._tier.oldest_first():
             if now > held.entry.keep_until:
                 self._tier.drop(held.entry.key)

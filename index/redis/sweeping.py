@@ -6,10 +6,22 @@ from index.purges import RETAIN_S
 from index.redis.door import Door
 from index.redis.purging import level
 from index.redis.scripts import FORGET, SNAPSHOT, SWEEP
-from index.redis.shards import NUM_SHARDS
+from index.redis.shards import HEAD, NUM_SHARDS, name_of
 
+_SWEEPER = f"{name_of(HEAD)}:sweeper"
+_TAKEN_OVER_S = 120
 _STEP = 200
 """Entries that one script looks at, so that nobody waits long behind it."""
+
+
+async def is_sweeper(door: Door, name: str) -> bool:
+    """Whether it is this one that sweeps; another takes over when it has not swept for long."""
+    wire = door.servers.wire(HEAD)
+    await wire.call("SET", _SWEEPER, name, "NX", "EX", _TAKEN_OVER_S)
+    if await wire.call("GET", _SWEEPER) != name.encode():
+        return False
+    await wire.call("EXPIRE", _SWEEPER, _TAKEN_OVER_S)
+    return True
 
 
 async def sweep(door: Door, *, now: float) -> int:

@@ -6,11 +6,16 @@ from collections.abc import AsyncIterator, Sequence
 
 import msgspec
 
+from index import record
+from index.entry import Entry
 from index.redis.door import Door
+from index.redis.following import fetch
 from index.redis.scripts import WALK
 from index.redis.shards import NUM_SHARDS
 from index.store import Filter
 
+_FETCH = 32
+"""Entries that are fetched at once."""
 _LOOK_AT = 200
 """Entries of a shard that one script looks at, so that nobody waits long behind it."""
 
@@ -21,6 +26,13 @@ class Step(msgspec.Struct, frozen=True):
     change: int
     shard: int
     key: str
+
+
+class Found(msgspec.Struct, frozen=True):
+    """An entry, and the number of the change that put it."""
+
+    change: int
+    entry: Entry
 
 
 class _Walk:
@@ -47,9 +59,35 @@ class _Walk:
 
 
 async def newest_first(
-    door: Door, where: Filter, *, tags: Sequence[str], now: float, before: int | None
+    door: Door, where: Filter, *, now: float, before: int | None
+) -> AsyncIterator[Found]:
+    """All that match."""
+    steps: list[Step] = []
+    async for step in _steps(door, where, now=now, before=before):
+        steps.append(step)
+        if len(steps) == _FETCH:
+            for found in await _fetch(door, where, steps):
+                yield found
+            steps.clear()
+    for found in await _fetch(door, where, steps):
+        yield found
+
+
+async def _fetch(door: Door, where: Filter, steps: list[Step]) -> list[Found]:
+    stored = await asyncio.gather(*(fetch(door, step.key) for step in steps))
+    entries = [record.decode(one) if one else None for one in stored]
+    return [
+        Found(step.change, entry)
+        for step, entry in zip(steps, entries, strict=True)
+        if entry is not None and (where.text is None or where.text in entry.prompt)
+    ]
+
+
+async def _steps(
+    door: Door, where: Filter, *, now: float, before: int | None
 ) -> AsyncIterator[Step]:
-    """All that match `where` (but for its text) and have one of `tags`, if there are any."""
+    """Those that match in all but their text."""
+    tags = (where.tag,) if where.tag is not None else ()
     walks = [_Walk(shard, before) for shard in range(NUM_SHARDS)]
     while True:
         await asyncio.gather(

@@ -53,7 +53,7 @@ class Wire(asyncio.Protocol):
             raise StoreFault(
                 f"no connection to Redis at {address}: {str(error) or 'late'}"
             ) from error
-        except StoreFault:
+        except BaseException:  # a refusal, or whoever wanted it has left
             wire.close()
             raise
         return wire

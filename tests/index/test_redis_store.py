@@ -3,7 +3,7 @@
 import asyncio
 
 import pytest
-from redis_servers import start_cluster
+from redis_servers import RedisServer, start_cluster
 from sample_entries import NOW, entry, key_of
 
 from index.errors import StoreFault
@@ -212,6 +212,28 @@ async def test_wait_for_a_lease_ends_when_the_store_is_gone(empty_redis):
     assert await waiting is True
 
 
+async def test_one_of_the_replicas_sweeps_for_all(store, empty_redis):
+    other = await connect(empty_redis)
+    await put(store, "a", keep_until=NOW)
+    assert await store.sweep(now=NOW) == 0
+    assert await other.sweep(now=NOW + 1) == 0
+    assert await store.sweep(now=NOW + 1) == 1
+    await put(store, "a", keep_until=NOW)
+    with empty_redis.client() as client:
+        client.delete(f"{name_of(HEAD)}:sweeper")  # the first one is gone
+    assert await other.sweep(now=NOW + 1) == 1
+    await other.close()
+
+
+async def purged_at_last(store, purge):
+    async with asyncio.timeout(PATIENCE_S):
+        while True:
+            try:
+                return await store.purge(purge, now=NOW)
+            except StoreFault:
+                await asyncio.sleep(0.05)
+
+
 async def test_cluster_that_loses_a_server_faults_then_begins_anew(tmp_path):
     servers = start_cluster(tmp_path)
     try:
@@ -224,17 +246,43 @@ async def test_cluster_that_loses_a_server_faults_then_begins_anew(tmp_path):
         with pytest.raises(StoreFault):
             await store.purge(Purge(tags=("doc:1",)), now=NOW)
         servers[2].start()
-        async with asyncio.timeout(PATIENCE_S):
-            while True:
-                try:
-                    await store.purge(Purge(tags=("doc:2",)), now=NOW)
-                    break
-                except StoreFault:
-                    await asyncio.sleep(0.05)
+        await purged_at_last(store, Purge(tags=("doc:2",)))
         for number in range(30):
             assert await reason(store, str(number)) in ("purged", "absent")
             assert isinstance(await put(store, str(number)), Stored)
         await store.close()
     finally:
         for server in servers:
+            server.stop()
+
+
+async def test_cluster_whose_replica_takes_over_serves_nothing_from_before(tmp_path):
+    servers = start_cluster(tmp_path)
+    options = ("--cluster-enabled", "yes", "--cluster-node-timeout", "2000")
+    replica = RedisServer(tmp_path / "replica", *options).start()
+    try:
+        with servers[2].client() as client, replica.client() as joining:
+            name = client.cluster("MYID").decode()
+            joining.cluster("MEET", "127.0.0.1", servers[0].port)
+            async with asyncio.timeout(PATIENCE_S):
+                while name not in str(joining.execute_command("CLUSTER", "SHARDS")):
+                    await asyncio.sleep(0.05)
+                joining.cluster("REPLICATE", name)
+                while joining.info("replication").get("master_link_status") != "up":
+                    await asyncio.sleep(0.05)
+        store = await connect(servers[0], deadline_s=5, patient_s=5)
+        for number in range(30):
+            await put(store, str(number), "doc:1")
+        servers[2].stop()
+        with replica.client() as client:
+            client.cluster("FAILOVER", "TAKEOVER")
+        await purged_at_last(store, Purge(tags=("doc:1",)))
+        used = {store._door.servers.wire(shard).address.port for shard in range(NUM_SHARDS)}
+        assert used == {servers[0].port, servers[1].port, replica.port}
+        for number in range(30):
+            assert await reason(store, str(number)) in ("purged", "absent")
+            assert isinstance(await put(store, str(number)), Stored)
+        await store.close()
+    finally:
+        for server in (*servers, replica):
             server.stop()
