@@ -27,7 +27,8 @@ class Replays:
 
     def __init__(self, *, max_bytes: int) -> None:
         self._max_bytes = max_bytes
-        self._held_bytes = 0
+        self.held_bytes = 0
+        """What is remembered now."""
         self._made: OrderedDict[bytes, bytes] = OrderedDict()
 
     def plain(self, payload: Payload) -> bytes:
@@ -55,10 +56,10 @@ class Replays:
         made = make()
         if len(made) <= self._max_bytes // 8:
             self._made[name] = made
-            self._held_bytes += len(made)
-        while self._held_bytes > self._max_bytes:
+            self.held_bytes += len(made)
+        while self.held_bytes > self._max_bytes:
             _, dropped = self._made.popitem(last=False)
-            self._held_bytes -= len(dropped)
+            self.held_bytes -= len(dropped)
         return made
 
 
