@@ -24,6 +24,8 @@ HEAVY = {
     "safetensors": ("engine/",),
     "transformers": (),
     "llguidance": ("engine/",),
+    "redis": ("index/redis/",),
+    "hiredis": ("index/redis/",),
     "tokenizers": ("engine/tokenizer.py", "index/embedder.py", "index/runtimes.py"),
     "faiss": ("index/vectors.py",),
     "onnx": ("index/export.py",),

@@ -27,15 +27,15 @@ class Lane:
         self._wire: Wire | None = None
         self._repair: asyncio.Task[Wire] | None = None
         self._closed = False
+        self._fault = StoreFault(f"no connection to Redis at {address} yet")
+        """Why there is no wire."""
 
     def wire(self) -> Wire:
         """The wire that stands. StoreFault at once when there is none; it is being made then."""
         wire = self._wire
         if wire is None or wire.broken is not None:
             self._repair = self._mend()
-            raise (wire.broken if wire is not None else None) or StoreFault(
-                f"no connection to Redis at {self.address}"
-            )
+            raise (wire.broken if wire is not None else None) or self._fault
         return wire
 
     async def up(self, *, timeout_s: float) -> Wire:
@@ -46,7 +46,7 @@ class Lane:
         self._repair = self._mend()
         done, _ = await asyncio.wait({self._repair}, timeout=timeout_s)
         if not done:
-            raise StoreFault(f"no connection to Redis at {self.address} within {timeout_s:g} s")
+            raise self._fault
         return self.wire()
 
     async def close(self) -> None:
@@ -71,6 +71,7 @@ class Lane:
             try:
                 wire = await Wire.connect(self.address, deadline_s=self._deadline_s)
             except StoreFault as fault:
+                self._fault = fault
                 log.debug("%s", fault)
                 await asyncio.sleep(pause_s * random.uniform(0.5, 1.0))  # noqa: S311 - no secret
                 pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)

@@ -53,6 +53,9 @@ class Wire(asyncio.Protocol):
             raise StoreFault(
                 f"no connection to Redis at {address}: {str(error) or 'late'}"
             ) from error
+        except Refused as refusal:
+            wire.close()
+            raise StoreFault(f"Redis at {address} lets nobody in: {refusal}") from refusal
         except BaseException:  # a refusal, or whoever wanted it has left
             wire.close()
             raise

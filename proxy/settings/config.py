@@ -5,6 +5,7 @@ JSON Schema carries them (`rejoinder schema`).
 """
 
 from typing import Annotated, Literal, TypeVar
+from urllib.parse import urlsplit
 
 import msgspec
 from msgspec import Meta
@@ -14,6 +15,8 @@ from proxy.settings.units import Bytes, Duration, Secret
 from proxy.settings.upstreams import Upstream
 
 T = TypeVar("T")
+
+_REDIS_SCHEMES = ("redis", "rediss", "unix")
 
 Share = Literal["credential", "tenant", "everyone"]
 Fold = Literal["trim", "line_endings", "unicode", "collapse_spaces", "casefold", "message_ids"]
@@ -235,8 +238,8 @@ class Store(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     def __post_init__(self) -> None:
         if self.path is not None and self.redis:
             raise ValueError("give either `path` or `redis`")
-        if self.redis and not self.redis.startswith(("redis://", "rediss://", "unix://")):
-            raise ValueError("`redis` must begin with redis://, rediss:// or unix://")
+        if self.redis and not _is_redis(self.redis):
+            raise ValueError("`redis` must be a URL: redis://HOST:PORT/DB, rediss:// or unix://")
         if not self.deadline:
             raise ValueError("`deadline` must be more than 0")
 
@@ -312,3 +315,11 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     def addresses(self) -> tuple[str, ...]:
         """`listen` as a list."""
         return (self.listen,) if isinstance(self.listen, str) else self.listen
+
+
+def _is_redis(url: str) -> bool:
+    try:
+        parts = urlsplit(url)
+        return parts.scheme in _REDIS_SCHEMES and parts.port != 0
+    except ValueError:  # a port that is no number
+        return False

@@ -1,6 +1,7 @@
 """A process of its own with a store open, for tests of several on one file or one Redis.
 
-PATH is that of a SQLite file, or the URL of a Redis.
+PATH is that of a SQLite file, or the URL of a Redis (with a filter of keys where it ends in
+`#filter`).
 
 python store_process.py serve PATH         calls on stdin, answers on stdout, one JSON a line
 python store_process.py write PATH         puts and purges for ever, a line for each that is done
@@ -60,8 +61,14 @@ class Process:
 
 async def open_store(path):
     if path.startswith("redis:"):
+        url, _, filtered = path.partition("#")
         return await RedisStore.open(
-            path, memory_bytes=2**22, max_bytes=2**28, deadline_s=30, patient_s=30
+            url,
+            memory_bytes=2**22,
+            max_bytes=2**28,
+            filter_bytes=2**16 if filtered else 0,
+            deadline_s=30,
+            patient_s=30,
         )
     return await SqliteStore.open(Path(path), memory_bytes=2**22, disk_bytes=2**28)
 

@@ -1,12 +1,18 @@
 """Several replicas of the proxy on one Redis."""
 
+import pytest
 from store_process import Process
 
 
-def test_three_replicas_never_serve_what_any_of_them_has_purged(empty_redis, tmp_path):
+@pytest.mark.parametrize("kind", ["", "#filter", "cluster"])
+def test_three_replicas_never_serve_what_any_of_them_has_purged(kind, request, tmp_path):
+    if kind == "cluster":
+        url = request.getfixturevalue("empty_cluster")[0].url
+    else:
+        url = request.getfixturevalue("empty_redis").url + kind
     shared = tmp_path / "purged"
     shared.write_bytes(bytes(64))
-    workers = [Process("contend", empty_redis.url, shared, seed, 1200) for seed in range(3)]
+    workers = [Process("contend", url, shared, seed, 1200) for seed in range(3)]
     reports = [worker.end()[0] for worker in workers]
     assert [worker.process.returncode for worker in workers] == [0] * 3
     assert sum(report["violations"] for report in reports) == 0

@@ -348,6 +348,7 @@ def test_several_workers_need_a_store_that_they_can_share():
     [
         {"redis": Secret("redis://h"), "path": "p"},
         {"redis": Secret("http://h")},
+        {"redis": Secret("redis://h:six")},
         {"redis": Secret("redis://h"), "deadline": Duration(0)},
     ],
 )
