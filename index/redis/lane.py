@@ -27,26 +27,26 @@ class Lane:
         self._wire: Wire | None = None
         self._repair: asyncio.Task[Wire] | None = None
         self._closed = False
-        self._fault = StoreFault(f"no connection to Redis at {address} yet")
+        self._fault = f"no connection to Redis at {address} yet"
         """Why there is no wire."""
 
     def wire(self) -> Wire:
         """The wire that stands. StoreFault at once when there is none; it is being made then."""
         wire = self._wire
-        if wire is None or wire.broken is not None:
+        if wire is None or wire.broken:
             self._repair = self._mend()
-            raise (wire.broken if wire is not None else None) or self._fault
+            raise StoreFault(self._fault if wire is None else wire.broken)
         return wire
 
     async def up(self, *, timeout_s: float) -> Wire:
         """Wait until there is one. StoreFault when that takes longer."""
         wire = self._wire
-        if wire is not None and wire.broken is None:
+        if wire is not None and not wire.broken:
             return wire
         self._repair = self._mend()
         done, _ = await asyncio.wait({self._repair}, timeout=timeout_s)
         if not done:
-            raise self._fault
+            raise StoreFault(self._fault)
         return self.wire()
 
     async def close(self) -> None:
@@ -71,7 +71,7 @@ class Lane:
             try:
                 wire = await Wire.connect(self.address, deadline_s=self._deadline_s)
             except StoreFault as fault:
-                self._fault = fault
+                self._fault = str(fault)
                 log.debug("%s", fault)
                 await asyncio.sleep(pause_s * random.uniform(0.5, 1.0))  # noqa: S311 - no secret
                 pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)

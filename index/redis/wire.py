@@ -33,7 +33,8 @@ class Wire(asyncio.Protocol):
         self.deadline_s = deadline_s
         self.run_id = ""
         """Of the server process at the other end."""
-        self.broken: StoreFault | None = None
+        self.broken = ""
+        """Why it is of no use any more; empty while it stands."""
         self._loop = asyncio.get_running_loop()
         self._replies = hiredis.Reader(replyError=Refused)
         self._waiting: deque[tuple[float, asyncio.Future[Any]]] = deque()
@@ -67,8 +68,8 @@ class Wire(asyncio.Protocol):
         A command waits for none before it, but replies come in order: nothing that blocks in
         Redis may go over a wire that others use.
         """
-        if self.broken is not None or self._transport is None:
-            raise self.broken or StoreFault("not connected")
+        if self.broken or self._transport is None:
+            raise StoreFault(self.broken or "not connected")
         reply = self._loop.create_future()
         now = self._loop.time()
         self._waiting.append((now, reply))
@@ -80,7 +81,7 @@ class Wire(asyncio.Protocol):
 
     def close(self) -> None:
         """Whoever still waits gets a StoreFault."""
-        self._break(StoreFault(f"the connection to Redis at {self.address} is closed"))
+        self._break(f"the connection to Redis at {self.address} is closed")
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """See asyncio.Protocol."""
@@ -88,7 +89,7 @@ class Wire(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """See asyncio.Protocol."""
-        self._break(StoreFault(f"Redis at {self.address} hung up: {exc or 'end of stream'}"))
+        self._break(f"Redis at {self.address} hung up: {exc or 'end of stream'}")
 
     def data_received(self, data: bytes) -> None:
         """See asyncio.Protocol."""
@@ -97,7 +98,7 @@ class Wire(asyncio.Protocol):
             while self._waiting and (reply := self._replies.gets()) is not False:
                 self._settle(reply)
         except hiredis.ProtocolError as error:
-            self._break(StoreFault(f"what answers at {self.address} is no Redis: {error}"))
+            self._break(f"what answers at {self.address} is no Redis: {error}")
 
     def _settle(self, reply: Any) -> None:
         _, waiter = self._waiting.popleft()
@@ -116,16 +117,14 @@ class Wire(asyncio.Protocol):
         due = self._waiting[0][0] + self.deadline_s
         if due <= self._loop.time():
             late_ms = self.deadline_s * 1000
-            self._break(
-                StoreFault(f"Redis at {self.address} did not answer within {late_ms:.0f} ms")
-            )
+            self._break(f"Redis at {self.address} did not answer within {late_ms:.0f} ms")
         else:
             self._watch = self._loop.call_at(due, self._look)
 
-    def _break(self, fault: StoreFault) -> None:
-        if self.broken is not None:
+    def _break(self, why: str) -> None:
+        if self.broken:
             return
-        self.broken = fault
+        self.broken = why
         if self._watch is not None:
             self._watch.cancel()
         if self._transport is not None:
@@ -133,7 +132,7 @@ class Wire(asyncio.Protocol):
         while self._waiting:
             _, waiter = self._waiting.popleft()
             if not waiter.done():
-                waiter.set_exception(fault)
+                waiter.set_exception(StoreFault(why))
 
     async def _sign_in(self) -> None:
         address = self.address
