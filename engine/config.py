@@ -5,7 +5,8 @@ from typing import Literal
 import msgspec
 
 KVDtype = Literal["int8", "bf16", "fp32"]
-WeightsDtype = Literal["auto", "fp32", "bf16"]
+WeightsDtype = Literal["auto", "fp32", "bf16", "int8"]
+ChosenDtype = Literal["fp32", "bf16", "int8"]
 Device = Literal["auto", "cpu", "cuda"]
 
 
@@ -16,7 +17,8 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
     """A path to a GGUF file, or `package:NAME`."""
     device: Device = "auto"
     weights: WeightsDtype = "auto"
-    """Type of the linear layers; `auto` measures which is faster here."""
+    """Type of the linear layers. `int8` needs the C++ kernels; `auto` takes it where they are, and
+    otherwise measures which of the other two is faster here, as `int8` without kernels does."""
     kv_dtype: KVDtype = "int8"
     page_tokens: int = 32
     kv_memory_bytes: int = 256 * 2**20

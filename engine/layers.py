@@ -1,6 +1,8 @@
 """Parts of a decoder layer. Activations between parts are float32; a linear layer computes in the
 type of its weights."""
 
+from collections.abc import Callable
+
 import torch
 from torch.nn.functional import linear, rms_norm, silu
 
@@ -8,6 +10,9 @@ from engine.attention.spans import Attend, AttentionSpans
 from engine.pool import LayerPages
 from engine.rope import Rotation
 from engine.shape import ModelShape
+
+Projection = Callable[[torch.Tensor], torch.Tensor]
+"""A linear layer: float32 [num_tokens, num_inputs] → float32 [num_tokens, num_outputs]."""
 
 
 class Linear:
@@ -28,17 +33,19 @@ class RMSNorm:
     """Zhang and Sennrich, 2019."""
 
     def __init__(self, weight: torch.Tensor, eps: float) -> None:
-        self._weight = weight  # float32 [size]
-        self._eps = eps
+        self.weight = weight  # float32 [size]
+        self.eps = eps
 
     def __call__(self, inputs: torch.Tensor) -> torch.Tensor:
-        return rms_norm(inputs, self._weight.shape, self._weight, self._eps)
+        return rms_norm(inputs, self.weight.shape, self.weight, self.eps)
 
 
 class Attention:
     """Grouped-query attention over the pages of one layer."""
 
-    def __init__(self, *, qkv: Linear, output: Linear, shape: ModelShape, attend: Attend) -> None:
+    def __init__(
+        self, *, qkv: Projection, output: Projection, shape: ModelShape, attend: Attend
+    ) -> None:
         """`qkv` gives query, key and value heads in this order."""
         self._qkv = qkv
         self._output = output
@@ -66,7 +73,7 @@ class Attention:
 class GatedMLP:
     """down(silu(gate(x)) * up(x)) (Shazeer, GLU variants, 2020)."""
 
-    def __init__(self, *, gate_up: Linear, down: Linear) -> None:
+    def __init__(self, *, gate_up: Projection, down: Projection) -> None:
         self._gate_up = gate_up
         self._down = down
 

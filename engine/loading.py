@@ -6,6 +6,7 @@ import time
 import msgspec
 import torch
 
+from engine.calibration import calibrate
 from engine.centre import key_centres
 from engine.chat import ChatTemplate
 from engine.config import EngineConfig
@@ -13,6 +14,7 @@ from engine.engine import Engine
 from engine.errors import ModelUnusable, RequestRefused
 from engine.families import Progress, load_model
 from engine.gguf import GGUFFile
+from engine.kernels.check import load_kernels
 from engine.model import Model
 from engine.pages import PageLayout
 from engine.pool import PagePool
@@ -56,7 +58,11 @@ def load(config: EngineConfig, progress: Progress) -> Loaded:
     file = GGUFFile(locate(config.model).path)
     tokenizer = tokenizer_from_gguf(file)
     model = load_model(
-        file, weights=config.weights, max_positions=config.max_context, progress=progress
+        file,
+        weights=config.weights,
+        max_positions=config.max_context,
+        progress=progress,
+        kernels=load_kernels(),
     )
     pool = make_pool(config, model, tokenizer)
     engine = Engine(
@@ -82,7 +88,8 @@ def load(config: EngineConfig, progress: Progress) -> Loaded:
 
 
 def make_pool(config: EngineConfig, model: Model, tokenizer: Tokenizer) -> PagePool:
-    """As many pages as the memory holds, and the mean keys where they are taken off."""
+    """As many pages as the memory holds; the model is calibrated, and the mean keys are taken
+    off, where something is rounded."""
     layout = PageLayout.of(model.shape, dtype=config.kv_dtype, page_tokens=config.page_tokens)
     num_pages = config.kv_memory_bytes // layout.page_bytes
     if num_pages == 0:
@@ -90,9 +97,10 @@ def make_pool(config: EngineConfig, model: Model, tokenizer: Tokenizer) -> PageP
             f"kv_cache.memory of {config.kv_memory_bytes} bytes holds no page of "
             f"{layout.page_bytes} bytes"
         )
-    centres = None
-    if layout.has_scales:
-        centres = key_centres(model, tokenizer, page_tokens=config.page_tokens)
+    if not layout.has_scales and not model.int8_layers:
+        return PagePool(layout, num_pages)
+    calibration = calibrate(model, tokenizer, page_tokens=config.page_tokens)
+    centres = key_centres(calibration) if layout.has_scales else None
     return PagePool(layout, num_pages, key_centres=centres)
 
 

@@ -1,11 +1,15 @@
 """A decoder-only model: a flat batch of tokens in, logits out."""
 
+from collections import Counter
 from collections.abc import Sequence
 
 import torch
 
 from engine.batch import StepBatch
-from engine.layers import DecoderLayer, Linear, RMSNorm
+from engine.config import ChosenDtype
+from engine.fused import FusedLayer
+from engine.layers import DecoderLayer, Projection, RMSNorm
+from engine.linear import Int8Linear
 from engine.pool import PagePool
 from engine.rope import Rope
 from engine.shape import ModelShape
@@ -18,24 +22,26 @@ class Model:
         self,
         *,
         shape: ModelShape,
+        weights: ChosenDtype,
         embedding: torch.Tensor,
-        layers: Sequence[DecoderLayer],
+        layers: Sequence[DecoderLayer | FusedLayer],
         norm: RMSNorm,
-        head: Linear,
+        head: Projection,
         rope: Rope,
+        attention_calls: Counter[str],
+        int8_layers: Sequence[Int8Linear] = (),
     ) -> None:
-        """`embedding` [vocab_size, hidden_size], fp32 or bf16."""
+        """`embedding` [vocab_size, hidden_size], fp32 or bf16; `attention_calls` is counted up by
+        whatever serves."""
         self.shape = shape
+        self.weights = weights
+        self.attention_calls = attention_calls
+        self.int8_layers = int8_layers
         self._embedding = embedding
         self._layers = layers
         self._norm = norm
         self._head = head
         self._rope = rope
-
-    @property
-    def weights(self) -> str:
-        """`fp32` or `bf16`."""
-        return "bf16" if self._embedding.dtype == torch.bfloat16 else "fp32"
 
     @torch.inference_mode()
     def forward(self, batch: StepBatch, pool: PagePool) -> torch.Tensor:

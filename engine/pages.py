@@ -6,6 +6,8 @@ it is one copy. Within a page, layer by layer:
     K [num_kv_heads, page_tokens, head_dim] | V the same
     and in int8 mode | K scales fp16 [num_kv_heads, page_tokens] | V scales the same
 
+INT8 pages are tiled where sizes allow: see `engine.vectors`, which alone knows the inner order.
+
 Each part begins on a cache line. A page is sized by the heads that keys and values have, not by
 the query heads that share them.
 """
@@ -15,6 +17,10 @@ import msgspec
 from engine.config import KVDtype
 from engine.shape import ModelShape
 
+TILE_TOKENS = 16
+"""Tokens whose keys lie together in tiled pages: the lanes of a 512-bit register."""
+LANE_CODES = 4
+"""Codes that one lane multiplies at a time."""
 _ALIGNMENT_BYTES = 64
 _SCALE_BYTES = 2
 _ELEMENT_BYTES: dict[KVDtype, int] = {"int8": 1, "bf16": 2, "fp32": 4}
@@ -42,6 +48,12 @@ class PageLayout(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def has_scales(self) -> bool:
         return self.dtype == "int8"
+
+    @property
+    def tiled(self) -> bool:
+        """Codes are ordered for kernels, not by token."""
+        fits = self.page_tokens % TILE_TOKENS == self.head_dim % TILE_TOKENS == 0
+        return self.dtype == "int8" and fits
 
     @property
     def element_bytes(self) -> int:

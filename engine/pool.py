@@ -1,11 +1,14 @@
 """The memory of the KV cache: one allocation, seen through views with real strides."""
 
 from collections.abc import Sequence
+from functools import partial
 
 import torch
 
+from engine.memory import large_block
 from engine.pages import PageLayout
 from engine.quant import hadamard_matrix, quantise
+from engine.vectors import PagedVectors
 
 _ELEMENT: dict[str, torch.dtype] = {
     "int8": torch.int8,
@@ -23,7 +26,7 @@ class PagePool:
         """`key_centres` float32 [num_layers, num_kv_heads, head_dim], for int8 only: the mean
         keys that are taken off before rounding."""
         self.layout = layout
-        self.storage = torch.empty(num_pages, layout.page_bytes, dtype=torch.uint8)
+        self.storage = large_block(num_pages * layout.page_bytes).view(num_pages, layout.page_bytes)
         rotation = hadamard_matrix(layout.head_dim) if layout.has_scales else None
         centres: Sequence[torch.Tensor | None] = (
             [None] * layout.num_layers if key_centres is None else list(key_centres)
@@ -39,15 +42,15 @@ class PagePool:
         strides = [1]
         for size in reversed(sizes[1:]):
             strides.insert(0, strides[0] * size)
-        return flat.as_strided(
-            (flat.shape[0], *sizes), (flat.stride(0), *strides), offset_bytes // dtype.itemsize
-        )
+        # as_strided counts from the start of the memory, not of the view.
+        offset = flat.storage_offset() + offset_bytes // dtype.itemsize
+        return flat.as_strided((flat.shape[0], *sizes), (flat.stride(0), *strides), offset)
 
 
 class LayerPages:
     """One layer's part of all pages, and how vectors are changed on their way in.
 
-    keys, values   [num_pages, num_kv_heads, page_tokens, head_dim], int8, bf16 or fp32
+    keys, values   vectors of head_dim by page, head and place in the page; int8, bf16 or fp32
     *_scales       fp16 [num_pages, num_kv_heads, page_tokens] with int8, else None
     """
 
@@ -60,20 +63,21 @@ class LayerPages:
         centre: torch.Tensor | None,
     ) -> None:
         layout = pool.layout
-        vectors = (layout.num_kv_heads, layout.page_tokens, layout.head_dim)
         element = _ELEMENT[layout.dtype]
-        self.keys = pool.view(element, layout.keys_at(layer), vectors)
-        self.values = pool.view(element, layout.values_at(layer), vectors)
+        keys_view = partial(pool.view, element, layout.keys_at(layer))
+        values_view = partial(pool.view, element, layout.values_at(layer))
+        self.layout = layout
+        self.keys = PagedVectors(layout, keys_view, keys=True)
+        self.values = PagedVectors(layout, values_view, keys=False)
         self.key_scales: torch.Tensor | None = None
         self.value_scales: torch.Tensor | None = None
         if layout.has_scales:
             scales = (layout.num_kv_heads, layout.page_tokens)
             self.key_scales = pool.view(torch.half, layout.key_scales_at(layer), scales)
             self.value_scales = pool.view(torch.half, layout.value_scales_at(layer), scales)
-        self._page_tokens = layout.page_tokens
         self._rotation = rotation
-        # H (k - c) = H k - H c: the second part is a constant.
-        self._turned_centre = None if centre is None or rotation is None else centre @ rotation
+        # H (k - c) = H k - H c: the second part is a constant, float32 [num_kv_heads, head_dim].
+        self.turned_centre = None if centre is None or rotation is None else centre @ rotation
 
     def turn(self, heads: torch.Tensor) -> torch.Tensor:
         """Queries, or keys with their centre still in, as the pages hold keys: H x, float32
@@ -83,15 +87,16 @@ class LayerPages:
     def write(self, turned_keys: torch.Tensor, values: torch.Tensor, slots: torch.Tensor) -> None:
         """Store keys (after RoPE and `turn`) and values, float32 [num_tokens, num_kv_heads,
         head_dim], at `slots` int64 [num_tokens]: page * page_tokens + place in the page."""
-        pages = slots.div(self._page_tokens, rounding_mode="floor")
-        places = slots.remainder(self._page_tokens)
+        pages = slots.div(self.layout.page_tokens, rounding_mode="floor")
+        places = slots.remainder(self.layout.page_tokens)
         if self.key_scales is None or self.value_scales is None:
-            self.keys[pages, :, places] = turned_keys.to(self.keys.dtype)
-            self.values[pages, :, places] = values.to(self.values.dtype)
+            self.keys.put(pages, places, turned_keys.to(self.keys.dtype))
+            self.values.put(pages, places, values.to(self.values.dtype))
             return
-        if self._turned_centre is not None:
-            turned_keys = turned_keys - self._turned_centre
+        if self.turned_centre is not None:
+            turned_keys = turned_keys - self.turned_centre
         # Both at once: for a few tokens, the number of calls is what costs.
         rounded = quantise(torch.stack((turned_keys, values)))
-        self.keys[pages, :, places], self.values[pages, :, places] = rounded.codes
+        self.keys.put(pages, places, rounded.codes[0])
+        self.values.put(pages, places, rounded.codes[1])
         self.key_scales[pages, :, places], self.value_scales[pages, :, places] = rounded.scales

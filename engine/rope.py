@@ -23,10 +23,10 @@ class Rotation:
     """The rotation of each token of a step, the same for all heads and layers."""
 
     def __init__(self, cos: torch.Tensor, sin: torch.Tensor) -> None:
-        self._cos = cos  # [num_tokens, 1, head_dim]
-        self._sin = sin  # the first half negated: x_1 cos - x_2 sin, x_2 cos + x_1 sin
+        self.cos = cos  # float32 [num_tokens, 1, head_dim]
+        self.sin = sin  # the first half negated: x_1 cos - x_2 sin, x_2 cos + x_1 sin
 
     def turn(self, heads: torch.Tensor) -> torch.Tensor:
         """`heads` float32 [num_tokens, num_heads, head_dim] → the same shape, new."""
         half = heads.shape[-1] // 2
-        return torch.addcmul(heads * self._cos, heads.roll(half, dims=-1), self._sin)
+        return torch.addcmul(heads * self.cos, heads.roll(half, dims=-1), self.sin)

@@ -13,6 +13,7 @@ from torch.nn.functional import scaled_dot_product_attention
 
 from engine.attention.spans import AttentionSpans
 from engine.pool import LayerPages
+from engine.vectors import PagedVectors
 
 _GATHERED_TOKENS = 4096
 
@@ -47,31 +48,33 @@ def _decode(
 ) -> torch.Tensor:
     """`queries` [num_seqs, num_heads, head_dim], one of each sequence."""
     num_seqs, num_heads, head_dim = queries.shape
-    num_kv_heads, page_tokens = pages.keys.shape[1:3]
+    num_kv_heads, page_tokens = pages.layout.num_kv_heads, pages.layout.page_tokens
     num_pages = -(-int(kv_lens.max()) // page_tokens)
     tables = page_tables[:, :num_pages].reshape(-1)
     num_kv = num_pages * page_tokens
     unused = torch.arange(num_kv) >= kv_lens[:, None, None, None]  # [num_seqs, 1, 1, num_kv]
 
     def gathered(part: torch.Tensor) -> torch.Tensor:
-        """[num_pages_of_pool, num_kv_heads, …] → float32 [num_seqs, num_kv_heads, num_kv, …]"""
-        taken = part.index_select(0, tables).view(num_seqs, num_pages, *part.shape[1:])
+        """[num_seqs * num_pages, num_kv_heads, page_tokens, …] → float32 [num_seqs,
+        num_kv_heads, num_kv, …]"""
+        taken = part.view(num_seqs, num_pages, *part.shape[1:])
         by_head = taken.transpose(1, 2)
         # Ordered and widened in one pass.
         wide = torch.empty(by_head.shape, dtype=torch.float32).copy_(by_head)
         return wide.view(num_seqs, num_kv_heads, num_kv, *part.shape[3:])
 
     grouped = queries.view(num_seqs, num_kv_heads, num_heads // num_kv_heads, head_dim)
-    scores = (grouped / math.sqrt(head_dim)) @ gathered(pages.keys).mT
+    scores = (grouped / math.sqrt(head_dim)) @ gathered(pages.keys.take(tables)).mT
     if pages.key_scales is not None:
-        scores *= gathered(pages.key_scales)[:, :, None]
+        scores *= gathered(pages.key_scales.index_select(0, tables))[:, :, None]
     weights = scores.masked_fill_(unused, -math.inf).softmax(dim=-1)
-    values = gathered(pages.values)
+    values = gathered(pages.values.take(tables))
     if pages.value_scales is None:
         values = values.masked_fill(unused.view(num_seqs, 1, num_kv, 1), 0.0)
     else:
         # 0 * NaN is NaN: what lies behind the last token must not be multiplied.
-        weights *= gathered(pages.value_scales)[:, :, None].masked_fill(unused, 0.0)
+        scales = gathered(pages.value_scales.index_select(0, tables))
+        weights *= scales[:, :, None].masked_fill(unused, 0.0)
     return (weights @ values).view(num_seqs, num_heads, head_dim)
 
 
@@ -80,12 +83,12 @@ def _prefill(
 ) -> torch.Tensor:
     """`queries` [num_queries, num_heads, head_dim], the last of the sequence's `num_kv` tokens."""
     num_queries, num_heads, head_dim = queries.shape
-    num_kv_heads = pages.keys.shape[1]
-    table = page_table[: -(-num_kv // pages.keys.shape[2])]
+    num_kv_heads = pages.layout.num_kv_heads
+    table = page_table[: pages.layout.num_pages(num_kv)]
 
-    def gathered(part: torch.Tensor, scales: torch.Tensor | None) -> torch.Tensor:
+    def gathered(part: PagedVectors, scales: torch.Tensor | None) -> torch.Tensor:
         """→ float32 [1, num_kv_heads, num_kv, head_dim], scales applied."""
-        vectors = part.index_select(0, table).transpose(0, 1).flatten(1, 2)[:, :num_kv].float()
+        vectors = part.take(table).transpose(0, 1).flatten(1, 2)[:, :num_kv].float()
         if scales is not None:
             factors = scales.index_select(0, table).transpose(0, 1).flatten(1, 2)[:, :num_kv]
             vectors *= factors.float()[..., None]

@@ -1,0 +1,35 @@
+// Attention over INT8 pages.
+#pragma once
+
+#include <cstdint>
+
+namespace rejoinder {
+
+// One layer's part of all pages; `page_bytes` from one page to the next. Within a page and head:
+// keys [page_tokens / 16][head_dim / 4][16 tokens][4], values [page_tokens / 4][head_dim][4 tokens],
+// fp16 scales [page_tokens].
+struct Pages {
+    int8_t* keys;
+    int8_t* values;
+    uint16_t* key_scales;
+    uint16_t* value_scales;
+    int64_t page_bytes;
+    int64_t page_tokens;   // a multiple of 16
+    int64_t num_kv_heads;
+    int64_t head_dim;      // a multiple of 16
+};
+
+// As `AttentionSpans`.
+struct Spans {
+    const int64_t* page_tables;  // [num_seqs, table_width]
+    int64_t table_width;
+    const int64_t* kv_lens;
+    const int64_t* query_starts;
+    int64_t num_seqs;
+};
+
+// queries and result [num_tokens, num_heads, head_dim]; queries `query_stride` floats apart.
+void attend(const float* queries, int64_t query_stride, int64_t num_heads, const Pages& pages,
+            const Spans& spans, float* result, int num_threads);
+
+}  // namespace rejoinder

@@ -1,0 +1,91 @@
+"""Loads the kernels, and trusts them only when they compute what the references compute."""
+
+import logging
+
+import torch
+
+from engine.attention.reference import attend
+from engine.batch import Chunk, build_batch
+from engine.kernels.build import (
+    KernelsUnavailable,
+    cache_folder,
+    compiler_path,
+    cpu_flags,
+    library_path,
+)
+from engine.kernels.library import Kernels
+from engine.linear import Int8Linear, round_weight
+from engine.memory import Arena
+from engine.pages import PageLayout
+from engine.pool import PagePool
+
+_KV_LENS = (1, 31, 32, 33, 300)
+_ATTENTION_TOLERANCE = 1e-3
+_LINEAR_TOLERANCE = 0.02  # relative; inputs rounded to int8 give 0.005
+
+log = logging.getLogger("engine.kernels")
+
+
+def load_kernels() -> Kernels | None:
+    """None, and one line in the log that says why, where there can be none."""
+    try:
+        path = library_path(compiler=compiler_path(), flags=cpu_flags(), folder=cache_folder())
+        kernels = Kernels(path)
+        check(kernels)
+    except KernelsUnavailable as error:
+        log.warning("no C++ kernels, slower code serves: %s", error)
+        return None
+    except OSError as error:
+        log.warning("no C++ kernels, slower code serves: the library does not load: %s", error)
+        return None
+    return kernels
+
+
+@torch.inference_mode()
+def check(kernels: Kernels) -> None:
+    """Raises KernelsUnavailable when results are not those of the references."""
+    generator = torch.Generator().manual_seed(1)
+    for name, error, tolerance in (
+        ("attention", _attention_error(kernels, generator), _ATTENTION_TOLERANCE),
+        ("linear", _linear_error(kernels, generator), _LINEAR_TOLERANCE),
+    ):
+        if not error < tolerance:  # NaN is no pass
+            raise KernelsUnavailable(f"{name} is off by {error:.1e}, more than {tolerance:.0e}")
+
+
+def _attention_error(kernels: Kernels, generator: torch.Generator) -> float:
+    """Largest difference on random keys and values, written by the reference."""
+    layout = PageLayout(dtype="int8", page_tokens=32, num_layers=1, num_kv_heads=2, head_dim=64)
+    num_pages = sum(layout.num_pages(num_kv) for num_kv in _KV_LENS)
+    pool = PagePool(layout, num_pages)
+    pool.storage.fill_(0x7F)  # NaN as a scale: what is unused must not count
+    pages, chunks, next_page = pool.layers[0], [], 0
+    for num_kv in _KV_LENS:
+        table = range(next_page, next_page + layout.num_pages(num_kv))
+        keys, values = torch.randn(2, num_kv, 2, 64, generator=generator)
+        pages.write(keys, values, next_page * 32 + torch.arange(num_kv))
+        num_queries = min(num_kv, 3)
+        chunks.append(
+            Chunk(
+                token_ids=[0] * num_queries,
+                first=num_kv - num_queries,
+                pages=table,
+                samples=True,
+            )
+        )
+        next_page += len(table)
+    spans = build_batch(chunks, page_tokens=32).spans
+    queries = torch.randn(int(spans.query_starts[-1]), 6, 64, generator=generator)
+    expected = attend(queries, pages, spans)
+    return float((kernels.attend(queries, pages, spans) - expected).abs().max())
+
+
+def _linear_error(kernels: Kernels, generator: torch.Generator) -> float:
+    """Relative, against the product with the rounded weights."""
+    weight = torch.randn(70, 100, generator=generator)
+    bias = torch.randn(70, generator=generator)
+    rounded = round_weight(weight).values().flatten(1)[:, :100]
+    inputs = torch.randn(20, 100, generator=generator)
+    expected = inputs @ rounded.T + bias
+    result = Int8Linear(weight, bias, kernels=kernels, arena=Arena())(inputs)
+    return float((result - expected).norm() / expected.norm())

