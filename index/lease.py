@@ -17,8 +17,12 @@ class Lease(Protocol):
 class Leases(Protocol):
     """Who may make what. A lease only saves work: nothing is wrong when two hold one."""
 
-    async def acquire(self, key: str, *, ttl_s: float) -> Lease | None:
-        """A lease that expires after `ttl_s`; None while another has it. Raises StoreFault."""
+    async def acquire(self, key: str, *, ttl_s: float, looked: bool = False) -> Lease | None:
+        """A lease that expires after `ttl_s`. Raises StoreFault.
+
+        None while another has it, or when one was released a moment ago, unless the caller has
+        `looked` for what its holder made: it may have come between the first look and this call.
+        """
         ...
 
     async def wait(self, key: str, *, timeout_s: float) -> bool:
@@ -36,7 +40,7 @@ class Granted:
 class NoLeases:
     """Nobody else could do the same work: every lease is granted."""
 
-    async def acquire(self, key: str, *, ttl_s: float) -> Lease | None:
+    async def acquire(self, key: str, *, ttl_s: float, looked: bool = False) -> Lease | None:
         """See `Leases.acquire`."""
         return Granted()
 

@@ -38,7 +38,7 @@ class Turns:
         """
         loop = asyncio.get_running_loop()
         until = loop.time() + self._patience_s
-        lease = await self._acquire(question.key)
+        lease = await self._acquire(question.key, looked=False)
         while lease is None:
             if not await self._wait(question.key, until - loop.time()):
                 lease = Granted()
@@ -47,15 +47,15 @@ class Turns:
             if made is not None:
                 yield made
                 return
-            lease = await self._acquire(question.key)
+            lease = await self._acquire(question.key, looked=True)
         try:
             yield None
         finally:
             await _release(lease)
 
-    async def _acquire(self, key: str) -> Lease | None:
+    async def _acquire(self, key: str, *, looked: bool) -> Lease | None:
         try:
-            return await self._leases.acquire(key, ttl_s=self._patience_s)
+            return await self._leases.acquire(key, ttl_s=self._patience_s, looked=looked)
         except StoreFault as fault:
             log.debug("no lease: %s", fault)
             return Granted()

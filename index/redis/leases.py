@@ -6,15 +6,15 @@ import secrets
 from index.errors import StoreFault
 from index.lease import Lease
 from index.redis.door import Door
+from index.redis.scripts import ACQUIRE, RELEASE
 from index.redis.shards import name_of, shard_of
 
 _FIRST_LOOK_S = 0.02
 _LONGEST_PAUSE_S = 0.2
 
-_RELEASE = """
-if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end
-return 0
-"""
+_RELEASED = "released"
+_RELEASED_MS = 1000
+"""How long it is told that a lease was released; longer than a look and the filter lag behind."""
 
 
 class RedisLease:
@@ -28,7 +28,8 @@ class RedisLease:
     async def release(self) -> None:
         """See `Lease.release`."""
         wire = self._door.servers.wire(shard_of(self._key))
-        await wire.call("EVAL", _RELEASE, 1, _name(self._key), self._token)
+        name = _name(self._key)
+        await RELEASE.run(wire, name, self._token, _RELEASED, _RELEASED_MS)
 
 
 class RedisLeases:
@@ -37,12 +38,13 @@ class RedisLeases:
     def __init__(self, door: Door) -> None:
         self._door = door
 
-    async def acquire(self, key: str, *, ttl_s: float) -> Lease | None:
+    async def acquire(self, key: str, *, ttl_s: float, looked: bool = False) -> Lease | None:
         """See `Leases.acquire`. One round trip."""
         token = secrets.token_hex(16)
         wire = self._door.servers.wire(shard_of(key))
-        taken = await wire.call("SET", _name(key), token, "NX", "PX", max(1, int(ttl_s * 1000)))
-        return RedisLease(self._door, key, token) if taken is not None else None
+        ttl_ms = max(1, int(ttl_s * 1000))
+        taken = await ACQUIRE.run(wire, _name(key), token, ttl_ms, _RELEASED, int(looked))
+        return RedisLease(self._door, key, token) if taken else None
 
     async def wait(self, key: str, *, timeout_s: float) -> bool:
         """See `Leases.wait`. Looks again and again, at most five times a second in the long run."""
@@ -50,10 +52,10 @@ class RedisLeases:
         until, pause_s = loop.time() + timeout_s, _FIRST_LOOK_S
         while True:
             try:
-                held = await self._door.servers.wire(shard_of(key)).call("EXISTS", _name(key))
+                held = await self._door.servers.wire(shard_of(key)).call("GET", _name(key))
             except StoreFault:
                 return True  # whoever holds it may be gone with the store
-            if not held:
+            if held is None or held == _RELEASED.encode():
                 return True
             left_s = until - loop.time()
             if left_s <= 0:

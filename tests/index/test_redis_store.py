@@ -190,11 +190,20 @@ async def test_lease_is_held_by_one_until_it_is_released(store, empty_redis):
     await asyncio.sleep(0)
     await lease.release()
     assert await waiting is True
-    theirs = await other.leases.acquire("k", ttl_s=60)
+    theirs = await other.leases.acquire("k", ttl_s=60, looked=True)
+    assert theirs is not None
     await lease.release()  # of a lease that is another's now: not ours to end
-    assert await store.leases.acquire("k", ttl_s=60) is None
+    assert await store.leases.acquire("k", ttl_s=60, looked=True) is None
     await theirs.release()
     await other.close()
+
+
+async def test_lease_that_was_just_released_is_for_those_who_have_looked_again(store):
+    lease = await store.leases.acquire("k", ttl_s=60)
+    await lease.release()
+    assert await store.leases.acquire("k", ttl_s=60) is None
+    assert await store.leases.wait("k", timeout_s=PATIENCE_S) is True
+    assert await store.leases.acquire("k", ttl_s=60, looked=True) is not None
 
 
 async def test_lease_of_one_who_died_expires(store):
