@@ -257,6 +257,11 @@ void attend_split(Work& work, const Pages& pages, const int64_t* table, int64_t 
         const auto at_bytes = [](const auto* base, int64_t bytes) {
             return reinterpret_cast<decltype(base)>(reinterpret_cast<const char*>(base) + bytes);
         };
+        if (ahead) {
+            // Of all rows, so once: a missing line of scales costs as much as one of codes.
+            _mm_prefetch(at_bytes(reinterpret_cast<const char*>(pages.key_scales), offset_ahead + 2 * scale_at), _MM_HINT_T0);
+            _mm_prefetch(at_bytes(reinterpret_cast<const char*>(pages.value_scales), offset_ahead + 2 * scale_at), _MM_HINT_T0);
+        }
         const Block block{
             pages.keys + offset + within,
             pages.values + offset + within,

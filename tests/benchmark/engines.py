@@ -24,6 +24,7 @@ import torch
 
 from engine.config import EngineConfig
 from engine.engine import Engine
+from engine.gguf import GGUFFile
 from engine.loading import load
 from engine.protocol import Delta, Finished
 from engine.sampling import Sampling
@@ -112,15 +113,25 @@ class Ours:
 
 
 class Transformers:
-    """What the library does by default on a CPU, with a cache."""
+    """What the library does by default on a CPU, with a cache. Weights are random, of the model's
+    sizes: reading the file would need one more package, and speed does not depend on them."""
 
     def __init__(self, model: str, _weights: str, _kv: str) -> None:
-        from transformers import AutoModelForCausalLM
+        from transformers import LlamaConfig, LlamaForCausalLM
 
-        path = locate(model).path
-        self.model = AutoModelForCausalLM.from_pretrained(
-            path.parent, gguf_file=path.name, dtype=torch.bfloat16
-        ).eval()
+        file = GGUFFile(locate(model).path)
+        field = file.of_architecture
+        config = LlamaConfig(
+            vocab_size=file.shape("token_embd.weight")[0],
+            hidden_size=field("embedding_length"),
+            intermediate_size=field("feed_forward_length"),
+            num_hidden_layers=field("block_count"),
+            num_attention_heads=field("attention.head_count"),
+            num_key_value_heads=field("attention.head_count_kv"),
+            max_position_embeddings=field("context_length"),
+            tie_word_embeddings=True,
+        )
+        self.model = LlamaForCausalLM(config).to(torch.bfloat16).eval()
         self.name = "transformers bf16, sdpa"
 
     @torch.inference_mode()
