@@ -1,6 +1,7 @@
 """The file: finding it usable, moving a corrupt one aside, opening connections to it.
 
     x.db, x.db-wal, x.db-shm    SQLite's
+    x.db.pulse                  tells all processes that something was committed
     x.db.lock                   locked (shared) by each process that has the store open
     x.db.suspect                left by a process that met damage while serving: the next start
                                 checks the whole file
@@ -20,6 +21,7 @@ from typing import Literal
 
 from index.errors import StoreFault, StoreUnusable
 from index.sqlite.migrations import check_ours, migrate
+from index.sqlite.pulse import Pulse
 
 log = logging.getLogger("rejoinder.store")
 
@@ -51,6 +53,7 @@ class Database:
         self._path = str(path)
         self._lock = lock
         self._inode = path.stat().st_ino
+        self.pulse = Pulse(path)
 
     def connect(self, role: Role) -> sqlite3.Connection:
         """A connection in autocommit mode; `reader` and `scanner` cannot write."""
@@ -91,6 +94,7 @@ class Database:
 
     def close(self) -> None:
         """Give up the lock; the connections are closed by those who opened them."""
+        self.pulse.close()
         os.close(self._lock)
 
 
@@ -105,6 +109,9 @@ def open_database(path: Path, *, disk_bytes: int) -> Database:
     try:
         _make_usable(path, lock)
         return Database(path, lock, wal_bytes=wal_bytes)
+    except OSError as error:
+        os.close(lock)
+        raise StoreUnusable(f"cannot use the store {path}: {error.strerror}") from error
     except BaseException:
         os.close(lock)
         raise

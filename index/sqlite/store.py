@@ -11,6 +11,7 @@ process overwrote or freed leaves the tier before it can be served again.
 
 import asyncio
 import sqlite3
+import time
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
@@ -49,6 +50,8 @@ from index.tier import Tier
 
 MANY_USES = 256
 """Uses that are written along with the next put, once there are so many."""
+LOOK_EVERY_S = 0.05
+"""The longest that a look at the file is left out, whatever the pulse says."""
 MAX_USED = 4096
 """Entries whose uses are counted between two writes; further ones go uncounted."""
 
@@ -67,6 +70,9 @@ class SqliteStore:
         self._uses: dict[int, int] = {}
         """How often entries were served, by id, since that was last written down."""
         self._num_uses = 0
+        self._seen = b""
+        """The pulse when the file was last looked at."""
+        self._look_again_at_s = 0.0
         self._closed = False
 
     @classmethod
@@ -212,11 +218,27 @@ class SqliteStore:
         self._database.check_in_place()
 
     def _catch_up(self) -> None:
+        """Know all that any process has committed and acknowledged before this call.
+
+        The pulse tells of everything that a store of ours commits. What else may happen to a file
+        (another program writes to it, it is moved away) is looked for a few times a second.
+        """
+        token, instant_s = self._database_token(), time.monotonic()
+        if token == self._seen and instant_s < self._look_again_at_s:
+            return
         self._check_usable()
         try:
             self._reader.catch_up()
         except sqlite3.Error as error:
             raise self._database.fault(error) from error
+        # Read before the file was: a commit in between has changed it again.
+        self._seen = token
+        self._look_again_at_s = instant_s + LOOK_EVERY_S
+
+    def _database_token(self) -> bytes:
+        if self._closed:
+            raise StoreFault("the store is closed")
+        return self._database.pulse.token()
 
     def _load(self, key: str) -> Found | None:
         try:

@@ -149,6 +149,7 @@ class Writer:
             outcomes = [job.work(transaction) for job in batch.jobs]
             transaction.finish()
             self._connection.execute("COMMIT")
+            self._database.pulse.beat()
         except BaseException:
             self._connection.rollback()
             raise
