@@ -8,6 +8,8 @@ from enginekit import Kit, Tiny, write_tiny
 
 from engine.families import load_model
 from engine.gguf import GGUFFile
+from engine.kernels.check import load_kernels
+from engine.kernels.library import Kernels
 from engine.tokenizer import tokenizer_from_gguf
 from engine.weights import locate
 
@@ -43,3 +45,12 @@ def tiny(tiny_files: Tiny) -> Kit:
     file = GGUFFile(tiny_files.path)
     model = load_model(file, weights="fp32", max_positions=512, progress=lambda _: None)
     return Kit(model, tokenizer_from_gguf(file))
+
+
+@pytest.fixture(scope="session")
+def kernels() -> Kernels:
+    """Compiled once for all runs; where that cannot be, the fallbacks are tested elsewhere."""
+    loaded = load_kernels()
+    if loaded is None:
+        pytest.skip("no C++ kernels here: no compiler, or a CPU without AVX512-VNNI")
+    return loaded

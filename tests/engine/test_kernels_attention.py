@@ -1,0 +1,151 @@
+"""The C++ attention against the one in torch, over the same pages."""
+
+import pytest
+import torch
+
+from engine.attention.reference import attend
+from engine.batch import Chunk, build_batch
+from engine.kernels.library import Kernels
+from engine.pages import PageLayout
+from engine.pool import LayerPages, PagePool
+
+GEOMETRIES = [(9, 3), (14, 2), (32, 8), (4, 1), (8, 8), (64, 1)]
+HEAD_DIMS = [64, 80, 96, 128, 256]
+# Queries and probabilities have 16 bits; values here are about 1.
+TOLERANCE = 5e-4
+
+
+class Batch:
+    """Sequences with pages in random places; all that is unused is poison."""
+
+    def __init__(
+        self,
+        *,
+        heads: int = 6,
+        kv_heads: int = 2,
+        head_dim: int = 64,
+        page_tokens: int = 32,
+        poison: int = 0xFF,
+        num_pages: int = 160,
+    ) -> None:
+        self.layout = PageLayout(
+            dtype="int8", page_tokens=page_tokens, num_layers=1,
+            num_kv_heads=kv_heads, head_dim=head_dim,
+        )  # fmt: skip
+        assert self.layout.tiled
+        pool = PagePool(self.layout, num_pages)
+        pool.storage.fill_(poison)
+        self.layer: LayerPages = pool.layers[0]
+        self.free = torch.randperm(num_pages).tolist()
+        self.heads = heads
+        self.chunks: list[Chunk] = []
+        self.queries: list[torch.Tensor] = []
+
+    def add(self, num_kv: int, num_queries: int) -> None:
+        size = self.layout.page_tokens
+        pages = [self.free.pop() for _ in range(self.layout.num_pages(num_kv))]
+        vectors = torch.randn(2, num_kv, self.layout.num_kv_heads, self.layout.head_dim)
+        slots = torch.tensor([pages[i // size] * size + i % size for i in range(num_kv)])
+        self.layer.write(vectors[0] * 2, vectors[1], slots)
+        first = num_kv - num_queries
+        self.chunks.append(
+            Chunk(token_ids=[0] * num_queries, first=first, pages=pages, samples=True)
+        )
+        self.queries.append(torch.randn(num_queries, self.heads, self.layout.head_dim))
+
+    def run(self, kernels: Kernels, *, only: int | None = None) -> torch.Tensor:
+        chosen = slice(None) if only is None else slice(only, only + 1)
+        spans = build_batch(self.chunks[chosen], page_tokens=self.layout.page_tokens).spans
+        return kernels.attend(torch.cat(self.queries[chosen]), self.layer, spans)
+
+    def check(self, kernels: Kernels) -> None:
+        spans = build_batch(self.chunks, page_tokens=self.layout.page_tokens).spans
+        expected = attend(torch.cat(self.queries), self.layer, spans)
+        assert (self.run(kernels) - expected).abs().max() < TOLERANCE
+
+
+@pytest.mark.parametrize("head_dim", HEAD_DIMS)
+@pytest.mark.parametrize(("heads", "kv_heads"), GEOMETRIES)
+def test_all_heads_of_a_mixed_batch_attend_to_their_own_past(
+    kernels: Kernels, heads: int, kv_heads: int, head_dim: int
+) -> None:
+    torch.manual_seed(1)
+    batch = Batch(heads=heads, kv_heads=kv_heads, head_dim=head_dim)
+    for num_kv, num_queries in ((70, 1), (40, 40), (1, 1), (65, 3), (33, 1), (300, 2)):
+        batch.add(num_kv, num_queries)
+    batch.check(kernels)
+
+
+@pytest.mark.parametrize("page_tokens", [16, 32, 64])
+@pytest.mark.parametrize("poison", [0x7F, 0xFF])  # NaN as scales
+def test_every_residue_of_the_page_size_is_right_whatever_unused_places_hold(
+    kernels: Kernels, page_tokens: int, poison: int
+) -> None:
+    torch.manual_seed(2)
+    for num_kv in range(1, 2 * page_tokens + 2):
+        batch = Batch(page_tokens=page_tokens, poison=poison, num_pages=20)
+        batch.add(num_kv, 1)
+        batch.add(num_kv, min(num_kv, 5))
+        batch.check(kernels)
+
+
+@pytest.mark.parametrize("num_kv", [255, 256, 257, 288, 511, 512, 513, 1000])
+def test_the_borders_of_splits_are_no_borders_of_attention(kernels: Kernels, num_kv: int) -> None:
+    torch.manual_seed(3)
+    batch = Batch()
+    batch.add(num_kv, 1)
+    batch.add(num_kv, 7)
+    batch.check(kernels)
+
+
+def test_a_peak_anywhere_takes_all_the_attention(kernels: Kernels) -> None:
+    """The running maximum jumps late, early and between splits."""
+    torch.manual_seed(4)
+    for peak in (0, 5, 31, 32, 250, 256, 399):
+        batch = Batch(heads=2, kv_heads=1)
+        batch.add(400, 1)
+        page, place = divmod(peak, 32)
+        loud = batch.queries[0][:, :1] * 40
+        slot = torch.tensor([batch.chunks[0].pages[page] * 32 + place])
+        batch.layer.write(loud, torch.full((1, 1, 64), 3.0), slot)
+        batch.check(kernels)
+        assert (batch.run(kernels)[0, 0] - 3.0).abs().max() < 0.02
+
+
+def test_a_result_does_not_depend_on_company_chunks_or_threads(kernels: Kernels) -> None:
+    torch.manual_seed(5)
+    batch = Batch()
+    for num_kv, num_queries in ((700, 60), (33, 1), (520, 1), (1, 1)):
+        batch.add(num_kv, num_queries)
+    together = batch.run(kernels).split([60, 1, 1, 1])
+    for number, expected in enumerate(together):
+        assert torch.equal(batch.run(kernels, only=number), expected), number
+    # The last token of the chunk, alone, as a decode would compute it.
+    batch.chunks[0] = Chunk(token_ids=[0], first=699, pages=batch.chunks[0].pages, samples=True)
+    batch.queries[0] = batch.queries[0][-1:]
+    assert torch.equal(batch.run(kernels, only=0), together[0][-1:])
+    before = torch.get_num_threads()
+    try:
+        torch.set_num_threads(2)
+        assert torch.equal(batch.run(kernels, only=0), together[0][-1:])
+        assert torch.equal(batch.run(kernels)[1:], torch.cat(together[1:]))
+    finally:
+        torch.set_num_threads(before)
+
+
+@pytest.mark.parametrize("head_dim", HEAD_DIMS)
+def test_written_pages_are_those_of_the_reference_byte_by_byte(
+    kernels: Kernels, head_dim: int
+) -> None:
+    torch.manual_seed(6)
+    layout = PageLayout(
+        dtype="int8", page_tokens=32, num_layers=2, num_kv_heads=3, head_dim=head_dim
+    )
+    pools = [PagePool(layout, 4) for _ in range(2)]
+    keys, values = torch.randn(2, 50, 3, head_dim) * 4
+    keys[1], keys[2, 0, :3] = 0.0, torch.tensor([float("nan"), float("inf"), -float("inf")])
+    values[3], values[4] = 1e-9, 1e8
+    slots = torch.randperm(128)[:50]
+    pools[0].layers[1].write(keys, values, slots)
+    kernels.write(pools[1].layers[1], keys, values, slots)
+    assert torch.equal(pools[0].storage, pools[1].storage)

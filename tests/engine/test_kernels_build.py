@@ -1,0 +1,107 @@
+"""How kernels come to be, and what happens where they cannot."""
+
+import logging
+from pathlib import Path
+
+import pytest
+import torch
+from enginekit import GREEDY, Kit, Tiny, answer
+
+from engine.attention.reference import attend
+from engine.errors import EngineError
+from engine.families import load_model
+from engine.gguf import GGUFFile
+from engine.kernels import build
+from engine.kernels.build import KernelsUnavailable, compiler_path, cpu_flags, library_path
+from engine.kernels.check import check, load_kernels
+from engine.kernels.library import Kernels
+from engine.tokenizer import tokenizer_from_gguf
+
+
+def _script(path: Path, text: str) -> str:
+    path.write_text(f"#!/bin/sh\n{text}\n")
+    path.chmod(0o755)
+    return str(path)
+
+
+def test_without_a_compiler_one_line_says_so_and_torch_serves(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, tiny_files: Tiny
+) -> None:
+    monkeypatch.setenv("CXX", "no-such-compiler")
+    with caplog.at_level(logging.WARNING):
+        assert load_kernels() is None
+    (record,) = caplog.records
+    assert "no-such-compiler" in record.getMessage()
+    file = GGUFFile(tiny_files.path)
+    model = load_model(file, weights="int8", max_positions=512, progress=lambda _: None)
+    assert model.weights in ("fp32", "bf16")
+    kit = Kit(model, tokenizer_from_gguf(file))
+    assert answer(kit.engine(kv_dtype="int8"), [65, 66, 67], GREEDY).num_tokens > 0
+    assert set(model.attention_calls) == {"torch"}
+
+
+def test_a_cpu_without_vnni_gets_none(tmp_path: Path, kernels: Kernels) -> None:
+    flags = cpu_flags() - {"avx512_vnni"}
+    with pytest.raises(KernelsUnavailable, match="avx512_vnni"):
+        library_path(compiler=compiler_path(), flags=flags, folder=tmp_path)
+
+
+def test_what_a_compiler_says_is_told(tmp_path: Path, kernels: Kernels) -> None:
+    text = 'case "$1" in --version) echo 1;; *) echo "no room left" >&2; exit 1;; esac'
+    compiler = _script(tmp_path / "c++", text)
+    with pytest.raises(KernelsUnavailable, match="no room left"):
+        library_path(compiler=compiler, flags=cpu_flags(), folder=tmp_path / "cache")
+    assert list((tmp_path / "cache").iterdir()) == [], "nothing half done is left"
+
+
+def test_a_library_is_built_once(
+    tmp_path: Path, kernels: Kernels, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Counts compilations, and leaves the work of minutes out: any file will do.
+    text = (
+        'case "$1" in --version) echo 1; exit;; esac\n'
+        f'echo x >> {tmp_path}/runs\nfor last; do :; done\necho library > "$last"'
+    )
+    compiler = _script(tmp_path / "c++", text)
+    folder = tmp_path / "cache"
+    paths = {library_path(compiler=compiler, flags=cpu_flags(), folder=folder) for _ in range(3)}
+    assert (tmp_path / "runs").read_text().split() == ["x"]
+    monkeypatch.setattr(build, "_FLAGS", (*build._FLAGS, "-DOTHER"))
+    paths.add(library_path(compiler=compiler, flags=cpu_flags(), folder=folder))
+    assert (tmp_path / "runs").read_text().split() == ["x", "x"]
+    assert len(paths) == 2
+
+
+def test_a_folder_that_cannot_be_written_is_no_reason_to_fail(
+    tmp_path: Path, kernels: Kernels
+) -> None:
+    (tmp_path / "file").write_text("in the way")
+    with pytest.raises(KernelsUnavailable, match="cannot be kept"):
+        library_path(compiler=compiler_path(), flags=cpu_flags(), folder=tmp_path / "file")
+    assert issubclass(KernelsUnavailable, EngineError)
+
+
+class _Wrong:
+    """Kernels that miscompute one thing."""
+
+    def __init__(self, kernels: Kernels, wrong: str) -> None:
+        self._kernels = kernels
+        self._wrong = wrong
+
+    def attend(self, queries: torch.Tensor, *rest: object) -> torch.Tensor:
+        result = attend(queries, *rest)
+        if self._wrong == "attend":
+            result[-1, 0, 3] += 0.01
+        return result
+
+    def linear(self, *arguments: object) -> torch.Tensor:
+        result = self._kernels.linear(*arguments)
+        return result * float("nan") if self._wrong == "linear" else result
+
+
+def test_kernels_that_compute_something_else_are_refused(kernels: Kernels) -> None:
+    check(kernels)
+    check(_Wrong(kernels, "nothing"))
+    for wrong, said in (("attend", "attention"), ("linear", "linear")):
+        with pytest.raises(KernelsUnavailable, match=said):
+            check(_Wrong(kernels, wrong))

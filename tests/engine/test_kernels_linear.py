@@ -1,0 +1,104 @@
+"""int8 linear layers: against the product with the very weights that they hold."""
+
+import pytest
+import torch
+
+from engine.kernels.library import Kernels
+from engine.linear import Int8Linear, Loudness, round_weight
+from engine.memory import Arena
+
+# (outputs, inputs): whole tiles and groups, and what is left over of either.
+SHAPES = [(32, 32), (960, 576), (576, 1536), (70, 40), (33, 31), (1, 33), (259, 100)]
+
+
+def _layer(kernels: Kernels, weight: torch.Tensor, bias: torch.Tensor | None = None) -> Int8Linear:
+    return Int8Linear(weight, bias, kernels=kernels, arena=Arena())
+
+
+def _rounded(weight: torch.Tensor) -> torch.Tensor:
+    return round_weight(weight).values().flatten(1)[:, : weight.shape[1]]
+
+
+def _error(got: torch.Tensor, expected: torch.Tensor) -> float:
+    return ((got - expected).norm() / expected.norm()).item()
+
+
+def _all_quiet(layer: Int8Linear, num_inputs: int) -> None:
+    layer.watch(Loudness(max_noise=1e9))
+    layer(torch.randn(5, num_inputs))
+    assert layer.struct.num_loud == 0
+
+
+@pytest.mark.parametrize(("num_outputs", "num_inputs"), SHAPES)
+def test_products_are_those_of_the_rounded_weights(
+    kernels: Kernels, num_outputs: int, num_inputs: int
+) -> None:
+    torch.manual_seed(1)
+    weight, bias = torch.randn(num_outputs, num_inputs), torch.randn(num_outputs)
+    layer = _layer(kernels, weight, bias)
+    for num_tokens in (1, 2, 7, 8, 9, 13, 40):
+        inputs = torch.randn(num_tokens, num_inputs)
+        expected = inputs @ _rounded(weight).T + bias
+        assert _error(layer(inputs), expected) < 1e-3, "16 bits"
+    _all_quiet(layer, num_inputs)
+    inputs = torch.randn(9, num_inputs)
+    assert 1e-4 < _error(layer(inputs), inputs @ _rounded(weight).T + bias) < 0.02, "8 bits"
+
+
+def test_rounded_weights_are_within_half_a_step(kernels: Kernels) -> None:
+    torch.manual_seed(2)
+    weight = torch.randn(64, 96)
+    step = (weight.view(64, 3, 32).amax(-1) - weight.view(64, 3, 32).amin(-1)) / 255
+    # fp16 scales and minima add a little to the half.
+    allowed = (0.5 * step + 2e-3).repeat_interleave(32, dim=1)
+    assert ((_rounded(weight) - weight).abs() <= allowed).all()
+
+
+def test_weights_of_sixteen_levels_come_through_almost_whole() -> None:
+    """Q4_1: what a file has in 4 bits loses next to nothing in 8."""
+    torch.manual_seed(3)
+    levels = torch.randint(0, 16, (64, 4, 32)).float()
+    levels[..., 0], levels[..., 1] = 0, 15  # a group's ends are among its levels
+    scales, minima = torch.rand(64, 4, 1).half().float(), torch.randn(64, 4, 1).half().float()
+    weight = (levels * scales + minima).flatten(1)
+    assert _error(_rounded(weight), weight) < 3e-4
+
+
+def test_a_row_does_not_depend_on_the_rows_beside_it(kernels: Kernels) -> None:
+    torch.manual_seed(4)
+    layer = _layer(kernels, torch.randn(100, 200))
+    layer.watch(Loudness(max_noise=1.0))
+    inputs = torch.randn(50, 200)
+    layer(inputs)
+    alone = torch.cat([layer(row[None]) for row in inputs])
+    for num_tokens in range(1, 51):
+        assert torch.equal(layer(inputs[:num_tokens]), alone[:num_tokens]), num_tokens
+    before = torch.get_num_threads()
+    try:
+        torch.set_num_threads(2)
+        assert torch.equal(layer(inputs), alone)
+    finally:
+        torch.set_num_threads(before)
+
+
+def test_loud_groups_are_found_and_keep_their_precision(kernels: Kernels) -> None:
+    torch.manual_seed(5)
+    weight = torch.randn(64, 320)
+    inputs = torch.randn(30, 320)
+    inputs[:, 70] *= 100  # group 2
+    inputs[:, 300] *= 30  # group 9
+    layer = _layer(kernels, weight)
+    expected = inputs @ _rounded(weight).T
+    _all_quiet(layer, 320)
+    quiet = (layer(inputs) - expected).norm()
+    layer.watch(Loudness(max_noise=3.0))
+    layer(inputs)
+    assert layer._loud.tolist() == [2, 9]
+    assert (layer(inputs) - expected).norm() < quiet / 5
+
+
+def test_nothing_gives_nothing(kernels: Kernels) -> None:
+    layer = _layer(kernels, torch.zeros(40, 64))
+    assert layer(torch.randn(3, 64)).abs().max() == 0
+    layer = _layer(kernels, torch.randn(40, 64))
+    assert layer(torch.zeros(3, 64)).abs().max() == 0
