@@ -1,9 +1,11 @@
 """HTTP/1 on a connection: uvicorn's protocol with a bound on what it holds for a request's head."""
 
+import asyncio
 from typing import Any
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from proxy.corked import Corked
 from proxy.errors import error_body
 
 _REFUSED = error_body("The headers exceed the limit.", kind="invalid_request_error")
@@ -27,6 +29,9 @@ class BoundedProtocol(HttpToolsProtocol):
         self._max_held_bytes = self.config.h11_max_incomplete_event_size
         self._held_bytes = 0
         """Came in since the last request began or the last piece of a body was passed on."""
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(Corked(transport, self.loop))  # type: ignore[arg-type]
 
     def data_received(self, data: bytes) -> None:
         self._held_bytes += len(data)

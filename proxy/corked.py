@@ -1,0 +1,49 @@
+"""A transport that writes the pieces of one moment together."""
+
+import asyncio
+from typing import Any
+
+_MAX_HELD_BYTES = 64 * 2**10
+"""More is written at once, so that the transport beneath can say when it has too much."""
+
+
+class Corked:
+    """Head and body of an answer come in two writes, each a system call that also wakes the client.
+
+    What is written is held until the event loop's next turn, then written at once. All else goes to
+    the transport beneath, after what is held.
+    """
+
+    __slots__ = ("_held", "_held_bytes", "_loop", "_transport")
+
+    def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
+        self._transport = transport
+        self._loop = loop
+        self._held: list[bytes] = []
+        self._held_bytes = 0
+
+    def write(self, data: bytes) -> None:
+        """As `asyncio.WriteTransport.write`, a moment later."""
+        if not self._held:
+            self._loop.call_soon(self.flush)
+        self._held.append(data)
+        self._held_bytes += len(data)
+        if self._held_bytes > _MAX_HELD_BYTES:
+            self.flush()
+
+    def flush(self) -> None:
+        """Write what is held. A no-op when there is nothing, or nobody to read it any more."""
+        if self._held:
+            data = self._held[0] if len(self._held) == 1 else b"".join(self._held)
+            self._held.clear()
+            self._held_bytes = 0
+            if not self._transport.is_closing():
+                self._transport.write(data)
+
+    def close(self) -> None:
+        """Close when all is written."""
+        self.flush()
+        self._transport.close()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._transport, name)

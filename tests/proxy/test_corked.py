@@ -1,0 +1,59 @@
+import asyncio
+
+import pytest
+
+from proxy.corked import Corked
+
+
+class Beneath:
+    """Remembers what it was told."""
+
+    def __init__(self) -> None:
+        self.told = []
+
+    def write(self, data):
+        self.told.append(data)
+
+    def close(self):
+        self.told.append("close")
+
+    def is_closing(self):
+        return "close" in self.told
+
+
+@pytest.fixture
+async def beneath():
+    return Beneath()
+
+
+@pytest.fixture
+async def corked(beneath):
+    return Corked(beneath, asyncio.get_running_loop())
+
+
+async def test_writes_of_one_moment_go_out_together_at_the_next(beneath, corked):
+    corked.write(b"head")
+    corked.write(b"body")
+    assert beneath.told == []
+    await asyncio.sleep(0)
+    assert beneath.told == [b"headbody"]
+    corked.write(b"more")
+    await asyncio.sleep(0)
+    assert beneath.told == [b"headbody", b"more"]
+
+
+async def test_closing_writes_first(beneath, corked):
+    corked.write(b"last")
+    corked.close()
+    assert beneath.told == [b"last", "close"]
+    assert corked.is_closing()
+    await asyncio.sleep(0)
+    assert beneath.told == [b"last", "close"]
+
+
+async def test_much_at_once_is_not_held(beneath, corked):
+    for _ in range(3):
+        corked.write(b"x" * 40_000)
+    assert sum(map(len, beneath.told)) >= 80_000
+    await asyncio.sleep(0)
+    assert b"".join(beneath.told) == b"x" * 120_000
