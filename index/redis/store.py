@@ -11,6 +11,7 @@ or an older backup nothing of it is served.
 """
 
 import asyncio
+import contextlib
 import math
 import secrets
 from collections.abc import Sequence
@@ -238,8 +239,12 @@ class RedisStore:
 
     async def close(self) -> None:
         """See `Store.close`."""
+        if self._closed:
+            return
         self._closed = True
         await self._sieve.close()
+        with contextlib.suppress(StoreFault):  # then another one sweeps a little later
+            await sweeping.resign(self._door, self._name)
         await self._door.close()
         self._tier.clear()
 
