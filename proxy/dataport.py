@@ -90,11 +90,11 @@ async def _answer(
     """What can be kept."""
     assert target.surface is not None
     try:
-        call = await site.receiver.call(
+        question = await site.intake.question(
             target.surface, target.path, scope, client.receive, request_id=request_id
         )
-        answer = await site.pipeline.answer(call, client)
-        answer.reply.headers = with_limits(answer.reply.headers, call.grant)
+        answer = await site.pipeline.answer(question, client)
+        answer.reply.headers = with_limits(answer.reply.headers, question.call.grant)
         return answer
     except ClientError as error:
         return Answer(reply=of_client_error(error), outcome=_REFUSED)

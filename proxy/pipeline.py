@@ -1,6 +1,6 @@
-"""The way of a request, from decoded call to answer. The only place that knows the order.
+"""The way of a question to its answer. The only place that knows the order.
 
-decide: route, judge, fingerprint, tags
+(received, decoded and decided before: `proxy.intake`)
 find:   exact, by meaning             -> a hit is replayed
 forward: join or start a flight       -> a miss is recorded and kept by the flight
 
@@ -13,7 +13,6 @@ from proxy.answering import Answering
 from proxy.cache import Cache, Found
 from proxy.call import Call, Surface
 from proxy.client import Client
-from proxy.deciding import Decider
 from proxy.embeddings.batches import Batches
 from proxy.errors import UpstreamError
 from proxy.forwarding import Boarded, Forwarder
@@ -29,21 +28,19 @@ class Pipeline:
     def __init__(
         self,
         *,
-        decider: Decider,
         cache: Cache,
         forwarder: Forwarder,
         answering: Answering,
         batches: Batches,
     ) -> None:
-        self._decider = decider
         self._cache = cache
         self._forwarder = forwarder
         self._answering = answering
         self._batches = batches
 
-    async def answer(self, call: Call, client: Client) -> Answer:
+    async def answer(self, question: Question, client: Client) -> Answer:
         """Raises ClientError where nothing was looked up, ClientLeft when the client hung up."""
-        question = self._decider.decide(call)
+        call = question.call
         if question.fingerprint is None:
             return await self._forward(question, Found(), client)
         if call.surface is Surface.EMBEDDINGS:

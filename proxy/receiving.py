@@ -2,10 +2,9 @@
 
 from collections.abc import Callable
 
-from proxy.asgi import Receive, Scope
-from proxy.call import Call, Headers, Surface
+from proxy.asgi import Receive
+from proxy.call import Call, Grant, Headers, Surface
 from proxy.errors import ClientError, ClientLeft
-from proxy.quotas import Quotas
 from proxy.request import directives, wire
 from proxy.request.headers import is_looping
 from proxy.settings.config import Limits
@@ -18,14 +17,12 @@ class Receiver:
     def __init__(
         self,
         tenants: Tenants,
-        quotas: Quotas,
         limits: Limits,
         *,
         via: bytes,
         clock: Callable[[], float],
     ) -> None:
         self._tenants = tenants
-        self._quotas = quotas
         self._limits = limits
         self._via = via
         self._clock = clock
@@ -42,21 +39,31 @@ class Receiver:
             raise ClientError(508, text, code="loop_detected", retry=False)
         return self._tenants.identify(headers)
 
-    async def call(
-        self, surface: Surface, path: str, scope: Scope, receive: Receive, *, request_id: str
+    @property
+    def max_body_bytes(self) -> int:
+        """A longer body is refused."""
+        return self._limits.body
+
+    def decode(
+        self,
+        surface: Surface,
+        path: str,
+        query: bytes,
+        headers: Headers,
+        body: bytes,
+        *,
+        identity: Identity,
+        request_id: str,
+        grant: Grant,
     ) -> Call:
-        """Read and decode a request to a cached surface."""
-        headers: Headers = tuple(scope["headers"])
-        identity = self.admit(headers)
-        grant = self._quotas.admit(identity.caller.tenant)
-        body = await read_body(receive, headers, max_bytes=self._limits.body)
+        """Read the body of a request to a cached surface."""
         decoded = wire.decode(surface, body)
         return Call(
             request_id=request_id,
             caller=identity.caller,
             surface=surface,
             path=path,
-            query=scope["query_string"],
+            query=query,
             headers=headers,
             credential=identity.credential,
             body=decoded.body,

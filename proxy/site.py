@@ -18,6 +18,7 @@ from proxy.embeddings.making import Maker
 from proxy.errors import UpstreamStopped
 from proxy.flights import Flights
 from proxy.forwarding import Forwarder
+from proxy.intake import Intake
 from proxy.keeping import Keeper
 from proxy.meters import Meters
 from proxy.metrics import Metrics
@@ -36,6 +37,8 @@ from proxy.upstreams.budget import RetryBudget
 from proxy.upstreams.fallback import Sender
 from proxy.upstreams.pool import Pool
 
+_INTAKE_BYTES = 8 * 2**20
+"""Requests that were read and decided, remembered up to about this size."""
 _REPLAYS_BYTES = 8 * 2**20
 """Answers that had to be put into another form, remembered up to this size."""
 
@@ -84,6 +87,7 @@ class Site(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     sender: Sender
     quotas: Quotas
     receiver: Receiver
+    intake: Intake
     router: Router
     pipeline: Pipeline
     passthrough: Passthrough
@@ -130,7 +134,6 @@ def make_site(
     )
     outgoing = Outgoing(sender, via=via)
     pipeline = Pipeline(
-        decider=decider,
         cache=shared.cache,
         forwarder=Forwarder(
             flights=flights, outgoing=outgoing, keeper=keeper, turns=_turns(config, shared)
@@ -143,13 +146,15 @@ def make_site(
         ),
     )
     quotas = Quotas(config, meters=shared.meters, clock=shared.clock)
+    receiver = Receiver(Tenants(config.tenants), config.limits, via=via, clock=shared.clock)
     return Site(
         config=config,
         upstreams=upstreams,
         sender=sender,
         quotas=quotas,
-        receiver=Receiver(
-            Tenants(config.tenants), quotas, config.limits, via=via, clock=shared.clock
+        receiver=receiver,
+        intake=Intake(
+            receiver, decider, quotas=quotas, max_bytes=_INTAKE_BYTES, clock=shared.clock
         ),
         router=router,
         pipeline=pipeline,

@@ -80,8 +80,9 @@ class Engine(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """The id in `/v1/models` and in answers; by default made from the model's own name."""
     device: Literal["auto", "cpu", "cuda"] = "auto"
     """Where it computes; `auto` takes a GPU if there is one."""
-    weights: Literal["auto", "fp32", "bf16"] = "auto"
-    """How weights are kept; `auto` takes what the device is fast with."""
+    weights: Literal["auto", "fp32", "bf16", "int8"] = "auto"
+    """How weights are kept; `auto` takes what the device is fast with. `int8` needs a C++ compiler
+    and a CPU with AVX512-VNNI, as `auto` does to choose it; without them it counts as `auto`."""
     kv_cache: KVCache = _default(KVCache())
     """Pages of the KV cache."""
     max_context: Annotated[int, Meta(ge=16)] = 8192

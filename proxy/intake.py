@@ -1,0 +1,101 @@
+"""From the raw request to a question: received, decoded, decided.
+
+An exact hit is by its nature a request that was here before, mostly byte for byte. What was decided
+of such a request holds as long as the config does, so it is remembered, within bounds.
+"""
+
+from collections.abc import Callable
+
+import msgspec
+
+from proxy.asgi import Receive, Scope
+from proxy.call import Headers, Surface
+from proxy.deciding import Decider
+from proxy.question import Question
+from proxy.quotas import Quotas
+from proxy.receiving import Receiver, read_body
+from proxy.tenants import Identity
+
+_LONGEST_BODY_BYTES = 16 * 2**10
+_MAX_HEADER_SETS = 512
+_OBJECTS_PER_BYTE = 4
+"""A decoded body takes more room than its text."""
+
+
+class _Known(msgspec.Struct, frozen=True, kw_only=True):
+    """What is remembered under one set of headers."""
+
+    identity: Identity
+    questions: dict[tuple[str, bytes, bytes], Question]
+    """By path, query and body."""
+
+
+class Intake:
+    """The way in of one config."""
+
+    def __init__(
+        self,
+        receiver: Receiver,
+        decider: Decider,
+        *,
+        quotas: Quotas,
+        max_bytes: int,
+        clock: Callable[[], float],
+    ) -> None:
+        """`max_bytes`: about how much may be remembered; 0 for nothing."""
+        self._receiver = receiver
+        self._decider = decider
+        self._quotas = quotas
+        self._max_bytes = max_bytes
+        self._clock = clock
+        self._known: dict[Headers, _Known] = {}
+        self._known_bytes = 0
+
+    async def question(
+        self, surface: Surface, path: str, scope: Scope, receive: Receive, *, request_id: str
+    ) -> Question:
+        """Receive a request and decide on it. Raises ClientError, ClientLeft."""
+        headers: Headers = tuple(scope["headers"])
+        known = self._known.get(headers)
+        identity = self._receiver.admit(headers) if known is None else known.identity
+        grant = self._quotas.admit(identity.caller.tenant)
+        body = await read_body(receive, headers, max_bytes=self._receiver.max_body_bytes)
+        place = path, scope["query_string"], body
+        before = None if known is None else known.questions.get(place)
+        if before is not None:
+            call = msgspec.structs.replace(
+                before.call, request_id=request_id, received_at=self._clock(), grant=grant
+            )
+            return msgspec.structs.replace(before, call=call)
+        call = self._receiver.decode(
+            surface,
+            path,
+            scope["query_string"],
+            headers,
+            body,
+            identity=identity,
+            request_id=request_id,
+            grant=grant,
+        )
+        question = self._decider.decide(call)
+        if len(body) <= _LONGEST_BODY_BYTES:
+            self._remember(headers, identity, place, question)
+        return question
+
+    def _remember(
+        self,
+        headers: Headers,
+        identity: Identity,
+        place: tuple[str, bytes, bytes],
+        question: Question,
+    ) -> None:
+        size = _OBJECTS_PER_BYTE * len(place[2]) + 2048
+        if self._known_bytes + size > self._max_bytes or len(self._known) >= _MAX_HEADER_SETS:
+            # Begun anew, which costs the requests of now one more reading each.
+            self._known.clear()
+            self._known_bytes = 0
+        known = self._known.get(headers)
+        if known is None:
+            known = self._known[headers] = _Known(identity=identity, questions={})
+        known.questions[place] = question
+        self._known_bytes += size
