@@ -109,6 +109,7 @@ class Engine:
             waiting=self._scheduler.num_waiting,
             preemptions=self._scheduler.num_preemptions,
             steps=self._num_steps,
+            attention_calls=dict(self._model.attention_calls),
         )
 
     def _room(self, prompt_ids: list[int], sampling: Sampling) -> int:

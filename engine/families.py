@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import torch
 
-from engine.attention.cpu import CPUAttention
+from engine.attention.cpu import CPUAttention, TiledAttention
 from engine.config import ChosenDtype, WeightsDtype
 from engine.errors import ModelUnusable
 from engine.fused import FusedLayer
@@ -37,15 +37,16 @@ def load_model(
     max_positions: int,
     progress: Progress,
     kernels: Kernels | None = None,
+    tiled: TiledAttention | None = None,
 ) -> Model:
-    """Reads all tensors. Without `kernels`, plain torch computes everything. Raises ModelUnusable
-    for what it does not know."""
+    """Reads all tensors. Without `kernels`, torch computes everything but what `tiled`, attention
+    over INT8 pages, is given for. Raises ModelUnusable for what it does not know."""
     if file.architecture != "llama":
         raise ModelUnusable(f"architecture {file.architecture!r} is not supported; llama is")
     if file.of_architecture("rope.scaling.type", "none") != "none":
         raise ModelUnusable("scaled RoPE is not supported")
     shape = _llama_shape(file, max_positions)
-    return _LlamaLoader(file, shape, weights, kernels).load(progress)
+    return _LlamaLoader(file, shape, weights, kernels, tiled).load(progress)
 
 
 def _llama_shape(file: GGUFFile, max_positions: int) -> ModelShape:
@@ -70,11 +71,19 @@ class _LlamaLoader:
     """Tensor names and layout of llama.cpp's `llama` architecture."""
 
     def __init__(
-        self, file: GGUFFile, shape: ModelShape, weights: WeightsDtype, kernels: Kernels | None
+        self,
+        file: GGUFFile,
+        shape: ModelShape,
+        weights: WeightsDtype,
+        kernels: Kernels | None,
+        tiled: TiledAttention | None,
     ) -> None:
         self._file = file
         self._shape = shape
         self._kernels = kernels
+        self._tiled = tiled
+        if kernels is not None:
+            self._tiled = TiledAttention(name="cpp", attend=kernels.attend)
         self._arena = Arena()
         self._calls: Counter[str] = Counter()
         self._int8_layers: list[Int8Linear] = []
@@ -111,7 +120,7 @@ class _LlamaLoader:
         output = self._linear(f"{name}.attn_output.weight")
         gate_up = self._linear(f"{name}.ffn_gate.weight", f"{name}.ffn_up.weight")
         down = self._linear(f"{name}.ffn_down.weight")
-        attend = CPUAttention(self._kernels, self._calls)
+        attend = CPUAttention(self._tiled, self._calls)
         plain = DecoderLayer(
             attention_norm=attention_norm,
             attention=Attention(qkv=qkv, output=output, shape=self._shape, attend=attend),

@@ -24,6 +24,8 @@ GROUP = 32
 _MAX_CODE = 255
 _MAX_INPUT_CODE = 127
 _TILE_OUTPUTS = 32
+_TILES_AT_ONCE = 64
+"""Rounding takes several times the memory of what it rounds; a vocabulary is large."""
 _CODES_END = GROUP * _TILE_OUTPUTS
 _SCALES_END = _CODES_END + 2 * _TILE_OUTPUTS
 _BLOCK_BYTES = _SCALES_END + 2 * _TILE_OUTPUTS
@@ -55,12 +57,18 @@ class Int8Linear:
         float32 [num_outputs]. All inputs are rounded to 16 bits until `watch` finds which need
         it."""
         num_outputs, num_inputs = weight.shape
+        num_tiles, num_groups = -(-num_outputs // _TILE_OUTPUTS), -(-num_inputs // GROUP)
         self._kernels = kernels
-        rounded = round_weight(weight)
-        self._blocks = pack(rounded, arena)
         self._bias = None if bias is None else bias.contiguous()
-        # How much an error in a group's inputs weighs in the outputs: [num_groups]
-        self._gains = rounded.values().square().sum(dim=(0, 2))
+        taken = arena.take(num_tiles * num_groups * _BLOCK_BYTES)
+        self._blocks = taken.view(num_tiles, num_groups, _BLOCK_BYTES)
+        # How much an error in a group's inputs weighs in the outputs.
+        self._gains = torch.zeros(num_groups)
+        for first in range(0, num_tiles, _TILES_AT_ONCE):
+            rows = slice(first * _TILE_OUTPUTS, (first + _TILES_AT_ONCE) * _TILE_OUTPUTS)
+            rounded = round_weight(weight[rows])
+            _pack(rounded, self._blocks[first : first + _TILES_AT_ONCE])
+            self._gains += rounded.values().square().sum(dim=(0, 2))
         self._watching: Loudness | None = None
         self.struct = LinearStruct(
             blocks=self._blocks.data_ptr(),
@@ -122,14 +130,12 @@ def round_weight(weight: torch.Tensor) -> RoundedWeight:
     return RoundedWeight(codes=codes, scales=scales, minima=minima)
 
 
-def pack(rounded: RoundedWeight, arena: Arena) -> torch.Tensor:
-    """uint8 [num_tiles, num_groups, block bytes]: WeightBlock in linear.h. Outputs that the last
-    tile lacks are zero."""
+def _pack(rounded: RoundedWeight, blocks: torch.Tensor) -> None:
+    """Fill `blocks` uint8 [num_tiles, num_groups, block bytes]: WeightBlock in linear.h. Outputs
+    that the last tile lacks are zero."""
     lacking = -len(rounded.codes) % _TILE_OUTPUTS
     codes = pad(rounded.codes.to(torch.uint8), (0, 0, 0, 0, 0, lacking))
     num_tiles, num_groups = len(codes) // _TILE_OUTPUTS, codes.shape[1]
-    taken = arena.take(num_tiles * num_groups * _BLOCK_BYTES)
-    blocks = taken.view(num_tiles, num_groups, _BLOCK_BYTES)
     # [tile, output, group, quad, input] → [tile, group, quad, output, input]
     tiled = codes.view(num_tiles, _TILE_OUTPUTS, num_groups, GROUP // 4, 4)
     blocks[:, :, :_CODES_END] = tiled.permute(0, 2, 3, 1, 4).flatten(2)
@@ -140,4 +146,3 @@ def pack(rounded: RoundedWeight, arena: Arena) -> torch.Tensor:
 
     blocks[:, :, _CODES_END:_SCALES_END] = by_group(rounded.scales)
     blocks[:, :, _SCALES_END:] = by_group(rounded.minima)
-    return blocks

@@ -14,7 +14,7 @@ from engine.engine import Engine
 from engine.errors import ModelUnusable, RequestRefused
 from engine.families import Progress, load_model
 from engine.gguf import GGUFFile
-from engine.kernels.check import load_kernels
+from engine.kernels.check import load_kernels, load_numba
 from engine.model import Model
 from engine.pages import PageLayout
 from engine.pool import PagePool
@@ -57,12 +57,14 @@ def load(config: EngineConfig, progress: Progress) -> Loaded:
     torch.set_num_threads(config.threads or len(os.sched_getaffinity(0)))
     file = GGUFFile(locate(config.model).path)
     tokenizer = tokenizer_from_gguf(file)
+    kernels = load_kernels()
     model = load_model(
         file,
         weights=config.weights,
         max_positions=config.max_context,
         progress=progress,
-        kernels=load_kernels(),
+        kernels=kernels,
+        tiled=None if kernels is not None else load_numba(),
     )
     pool = make_pool(config, model, tokenizer)
     engine = Engine(

@@ -133,6 +133,8 @@ class Occupancy(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     preemptions: int
     """Since the start."""
     steps: int
+    attention_calls: dict[str, int] = {}
+    """Since the start, by what served: `cpp`, `numba` or `torch`; one a layer and step."""
 
 
 ToWorker = Configure | Generate | Abort | Inspect

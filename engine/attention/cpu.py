@@ -1,27 +1,34 @@
-"""Attention on the CPU: the C++ kernel over INT8 pages, torch over all others."""
+"""Attention on the CPU: over INT8 pages the C++ kernel, else numba; over all others torch."""
 
 from collections import Counter
 
+import msgspec
 import torch
 
 from engine.attention.reference import attend
-from engine.attention.spans import AttentionSpans
-from engine.kernels.library import Kernels
+from engine.attention.spans import Attend, AttentionSpans
 from engine.pool import LayerPages
+
+
+class TiledAttention(msgspec.Struct, frozen=True, kw_only=True):
+    """What reads tiled pages as they are, and the name that it is counted under."""
+
+    name: str
+    attend: Attend
 
 
 class CPUAttention:
     """An `Attend`. `calls` counts what served, so that nothing falls back in silence."""
 
-    def __init__(self, kernels: Kernels | None, calls: Counter[str]) -> None:
-        self._kernels = kernels
+    def __init__(self, tiled: TiledAttention | None, calls: Counter[str]) -> None:
+        self._tiled = tiled
         self._calls = calls
 
     def __call__(
         self, queries: torch.Tensor, pages: LayerPages, spans: AttentionSpans
     ) -> torch.Tensor:
-        if self._kernels is not None and pages.layout.tiled:
-            self._calls["cpp"] += 1
-            return self._kernels.attend(queries, pages, spans)
+        if self._tiled is not None and pages.layout.tiled:
+            self._calls[self._tiled.name] += 1
+            return self._tiled.attend(queries, pages, spans)
         self._calls["torch"] += 1
         return attend(queries, pages, spans)

@@ -4,7 +4,9 @@ import logging
 
 import torch
 
+from engine.attention.cpu import TiledAttention
 from engine.attention.reference import attend
+from engine.attention.spans import Attend
 from engine.batch import Chunk, build_batch
 from engine.kernels.build import (
     KernelsUnavailable,
@@ -41,19 +43,34 @@ def load_kernels() -> Kernels | None:
     return kernels
 
 
+def load_numba() -> TiledAttention | None:
+    """Attention by numba, compiled and checked; None where numba is not installed or not right."""
+    try:
+        from engine.attention.numba_pages import NumbaAttention
+    except ImportError as error:
+        log.warning("numba cannot be used, torch serves: %s", error)
+        return None
+    numba = NumbaAttention()
+    error_of_numba = _attention_error(numba, torch.Generator().manual_seed(1))
+    if not error_of_numba < _ATTENTION_TOLERANCE:
+        log.warning("numba's attention is off by %.1e, torch serves", error_of_numba)
+        return None
+    return TiledAttention(name="numba", attend=numba)
+
+
 @torch.inference_mode()
 def check(kernels: Kernels) -> None:
     """Raises KernelsUnavailable when results are not those of the references."""
     generator = torch.Generator().manual_seed(1)
     for name, error, tolerance in (
-        ("attention", _attention_error(kernels, generator), _ATTENTION_TOLERANCE),
+        ("attention", _attention_error(kernels.attend, generator), _ATTENTION_TOLERANCE),
         ("linear", _linear_error(kernels, generator), _LINEAR_TOLERANCE),
     ):
         if not error < tolerance:  # NaN is no pass
             raise KernelsUnavailable(f"{name} is off by {error:.1e}, more than {tolerance:.0e}")
 
 
-def _attention_error(kernels: Kernels, generator: torch.Generator) -> float:
+def _attention_error(kernel: Attend, generator: torch.Generator) -> float:
     """Largest difference on random keys and values, written by the reference."""
     layout = PageLayout(dtype="int8", page_tokens=32, num_layers=1, num_kv_heads=2, head_dim=64)
     num_pages = sum(layout.num_pages(num_kv) for num_kv in _KV_LENS)
@@ -77,7 +94,7 @@ def _attention_error(kernels: Kernels, generator: torch.Generator) -> float:
     spans = build_batch(chunks, page_tokens=32).spans
     queries = torch.randn(int(spans.query_starts[-1]), 6, 64, generator=generator)
     expected = attend(queries, pages, spans)
-    return float((kernels.attend(queries, pages, spans) - expected).abs().max())
+    return float((kernel(queries, pages, spans) - expected).abs().max())
 
 
 def _linear_error(kernels: Kernels, generator: torch.Generator) -> float:

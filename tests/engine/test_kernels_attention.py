@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from engine.attention.reference import attend
+from engine.attention.spans import Attend
 from engine.batch import Chunk, build_batch
 from engine.kernels.library import Kernels
 from engine.pages import PageLayout
@@ -58,10 +59,11 @@ class Batch:
         spans = build_batch(self.chunks[chosen], page_tokens=self.layout.page_tokens).spans
         return kernels.attend(torch.cat(self.queries[chosen]), self.layer, spans)
 
-    def check(self, kernels: Kernels) -> None:
+    def check(self, kernel: Attend) -> None:
         spans = build_batch(self.chunks, page_tokens=self.layout.page_tokens).spans
         expected = attend(torch.cat(self.queries), self.layer, spans)
-        assert (self.run(kernels) - expected).abs().max() < TOLERANCE
+        result = kernel(torch.cat(self.queries), self.layer, spans)
+        assert (result - expected).abs().max() < TOLERANCE
 
 
 @pytest.mark.parametrize("head_dim", HEAD_DIMS)
@@ -73,7 +75,21 @@ def test_all_heads_of_a_mixed_batch_attend_to_their_own_past(
     batch = Batch(heads=heads, kv_heads=kv_heads, head_dim=head_dim)
     for num_kv, num_queries in ((70, 1), (40, 40), (1, 1), (65, 3), (33, 1), (300, 2)):
         batch.add(num_kv, num_queries)
-    batch.check(kernels)
+    batch.check(kernels.attend)
+
+
+@pytest.mark.parametrize("page_tokens", [16, 32, 64])
+def test_numba_reads_the_same_pages(page_tokens: int) -> None:
+    pytest.importorskip("numba")
+    from engine.attention.numba_pages import NumbaAttention
+
+    torch.manual_seed(7)
+    kernel = NumbaAttention()
+    for heads, kv_heads, head_dim in ((9, 3, 64), (4, 1, 256), (8, 8, 80)):
+        batch = Batch(heads=heads, kv_heads=kv_heads, head_dim=head_dim, page_tokens=page_tokens)
+        for num_kv in (*range(1, 35), 70):
+            batch.add(num_kv, min(num_kv, 3))
+        batch.check(kernel)
 
 
 @pytest.mark.parametrize("page_tokens", [16, 32, 64])
@@ -86,7 +102,7 @@ def test_every_residue_of_the_page_size_is_right_whatever_unused_places_hold(
         batch = Batch(page_tokens=page_tokens, poison=poison, num_pages=20)
         batch.add(num_kv, 1)
         batch.add(num_kv, min(num_kv, 5))
-        batch.check(kernels)
+        batch.check(kernels.attend)
 
 
 @pytest.mark.parametrize("num_kv", [255, 256, 257, 288, 511, 512, 513, 1000])
@@ -95,7 +111,7 @@ def test_the_borders_of_splits_are_no_borders_of_attention(kernels: Kernels, num
     batch = Batch()
     batch.add(num_kv, 1)
     batch.add(num_kv, 7)
-    batch.check(kernels)
+    batch.check(kernels.attend)
 
 
 def test_a_peak_anywhere_takes_all_the_attention(kernels: Kernels) -> None:
@@ -108,7 +124,7 @@ def test_a_peak_anywhere_takes_all_the_attention(kernels: Kernels) -> None:
         loud = batch.queries[0][:, :1] * 40
         slot = torch.tensor([batch.chunks[0].pages[page] * 32 + place])
         batch.layer.write(loud, torch.full((1, 1, 64), 3.0), slot)
-        batch.check(kernels)
+        batch.check(kernels.attend)
         assert (batch.run(kernels)[0, 0] - 3.0).abs().max() < 0.02
 
 

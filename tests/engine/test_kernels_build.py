@@ -1,6 +1,7 @@
 """How kernels come to be, and what happens where they cannot."""
 
 import logging
+import sys
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ from engine.families import load_model
 from engine.gguf import GGUFFile
 from engine.kernels import build
 from engine.kernels.build import KernelsUnavailable, compiler_path, cpu_flags, library_path
-from engine.kernels.check import check, load_kernels
+from engine.kernels.check import check, load_kernels, load_numba
 from engine.kernels.library import Kernels
 from engine.tokenizer import tokenizer_from_gguf
 
@@ -38,6 +39,33 @@ def test_without_a_compiler_one_line_says_so_and_torch_serves(
     kit = Kit(model, tokenizer_from_gguf(file))
     assert answer(kit.engine(kv_dtype="int8"), [65, 66, 67], GREEDY).num_tokens > 0
     assert set(model.attention_calls) == {"torch"}
+
+
+def test_numba_serves_where_cpp_cannot(tiny_files: Tiny) -> None:
+    pytest.importorskip("numba")
+    tiled = load_numba()
+    assert tiled is not None
+    file = GGUFFile(tiny_files.path)
+    model = load_model(
+        file, weights="fp32", max_positions=512, progress=lambda _: None, tiled=tiled
+    )
+    kit = Kit(model, tokenizer_from_gguf(file))
+    by_numba = answer(kit.engine(kv_dtype="int8"), list(range(80)), GREEDY)
+    assert model.attention_calls["numba"] > 0
+    assert model.attention_calls["torch"] == 2, "float pages, to calibrate"
+    plain = load_model(file, weights="fp32", max_positions=512, progress=lambda _: None)
+    by_torch = answer(Kit(plain, kit.tokenizer).engine(kv_dtype="int8"), list(range(80)), GREEDY)
+    assert by_numba.text == by_torch.text
+
+
+def test_without_numba_torch_serves(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setitem(sys.modules, "numba", None)
+    monkeypatch.delitem(sys.modules, "engine.attention.numba_pages", raising=False)
+    with caplog.at_level(logging.WARNING):
+        assert load_numba() is None
+    assert "torch serves" in caplog.text
 
 
 def test_a_cpu_without_vnni_gets_none(tmp_path: Path, kernels: Kernels) -> None:

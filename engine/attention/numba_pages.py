@@ -1,0 +1,214 @@
+"""Attention over INT8 pages by numba, where the C++ kernel cannot be: the pages are read as they
+are, and all query heads of a KV head share a pass. Compiled at load; that takes some seconds.
+"""
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numba
+import numpy as np
+import torch
+
+from engine.attention.spans import AttentionSpans
+from engine.pages import LANE_CODES, TILE_TOKENS
+from engine.pool import LayerPages
+
+# numba has no fp16 on CPUs: a table of all of them.
+_HALVES = np.arange(1 << 16, dtype=np.uint16).view(np.float16).astype(np.float32)
+_B8, _B16, _B24 = np.int32(8), np.int32(16), np.int32(24)
+
+Array = np.ndarray[Any, Any]
+_jit: Callable[[Callable[..., None]], Callable[..., None]] = numba.njit(
+    fastmath={"contract", "reassoc"}, error_model="numpy"
+)
+
+
+class NumbaAttention:
+    """An `Attend`, for tiled pages."""
+
+    def __call__(
+        self, queries: torch.Tensor, pages: LayerPages, spans: AttentionSpans
+    ) -> torch.Tensor:
+        assert pages.layout.tiled
+        assert pages.key_scales is not None
+        assert pages.value_scales is not None
+        scaled = queries.contiguous() / math.sqrt(queries.shape[-1])
+        grouped = scaled.view(len(queries), pages.layout.num_kv_heads, -1, queries.shape[-1])
+        result = torch.empty(grouped.shape)
+        _attend(
+            grouped.numpy(),
+            _fours(pages.keys.part),
+            _fours(pages.values.part),
+            pages.layout.page_bytes // LANE_CODES,
+            pages.key_scales.view(torch.int16).numpy().view(np.uint16),
+            pages.value_scales.view(torch.int16).numpy().view(np.uint16),
+            spans.page_tables.numpy(),
+            spans.kv_lens.numpy(),
+            spans.query_starts.numpy(),
+            _HALVES,
+            result.numpy(),
+        )
+        return result.view(queries.shape)
+
+
+def _fours(part: torch.Tensor) -> Array:
+    """int8 [num_pages, …, 4] → int32 [-1], all that lies between the pages included. Bytes are
+    taken out of lanes by shifts, and the array is contiguous: of anything else compilers make no
+    vector code."""
+    fours = part.view(torch.int32)
+    dimensions = zip(fours.shape, fours.stride(), strict=True)
+    last = sum((size - 1) * stride for size, stride in dimensions)
+    return fours.as_strided((last + 1,), (1,)).numpy()
+
+
+@_jit
+def _add_products(sums: Array, codes: Array, factors: Array) -> None:
+    """sums[i] += the sum over four bytes of codes[i], each times its factor."""
+    first, second, third, fourth = factors[0], factors[1], factors[2], factors[3]
+    for i in range(len(codes)):
+        four = codes[i]
+        sums[i] += (
+            first * np.float32(np.int32(four << _B24) >> _B24)
+            + second * np.float32(np.int32(four << _B16) >> _B24)
+            + third * np.float32(np.int32(four << _B8) >> _B24)
+            + fourth * np.float32(four >> _B24)
+        )
+
+
+@_jit
+def _score(queries: Array, keys: Array, used: int, scores: Array) -> None:
+    """`queries` [group, head_dim], `keys` of one page and head → `scores` [group, page_tokens],
+    without scales; those of tiles behind `used` tokens stay as they are."""
+    group, head_dim = queries.shape
+    scores[:] = 0.0
+    num_quads = head_dim // LANE_CODES
+    for step in range((used + TILE_TOKENS - 1) // TILE_TOKENS * num_quads):
+        token, channel = step // num_quads * TILE_TOKENS, step % num_quads * LANE_CODES
+        codes = keys[step * TILE_TOKENS : (step + 1) * TILE_TOKENS]
+        for g in range(group):
+            query = queries[g, channel : channel + LANE_CODES]
+            _add_products(scores[g, token : token + TILE_TOKENS], codes, query)
+
+
+@_jit
+def _soften(
+    scores: Array, key_scales: Array, value_scales: Array, state: Array, sums: Array
+) -> None:
+    """One head's `scores` of used tokens become weights, value scales included; `state` is the
+    largest score so far and the sum of weights, which with `sums` shrinks to a larger one."""
+    newer = state[0]
+    for token in range(len(scores)):
+        scores[token] *= key_scales[token]
+        newer = max(newer, scores[token])
+    kept = np.exp(state[0] - newer)
+    state[0] = newer
+    state[1] *= kept
+    sums *= kept
+    for token in range(len(scores)):
+        weight = np.exp(scores[token] - newer)
+        state[1] += weight
+        scores[token] = weight * value_scales[token]
+
+
+@_jit
+def _attend_page(
+    queries: Array,
+    keys: Array,
+    values: Array,
+    scales: Array,
+    used: int,
+    scores: Array,
+    state: Array,
+    sums: Array,
+) -> None:
+    """`scales` [2, page_tokens] of keys and values; `state` [group, 2] and `sums` [group,
+    head_dim] run on from page to page."""
+    group, head_dim = queries.shape
+    _score(queries, keys, used, scores)
+    for g in range(group):
+        scores[g, used:] = 0.0
+        _soften(scores[g, :used], scales[0], scales[1], state[g], sums[g])
+    for four in range((used + LANE_CODES - 1) // LANE_CODES):
+        codes = values[four * head_dim : (four + 1) * head_dim]
+        for g in range(group):
+            weights = scores[g, four * LANE_CODES : (four + 1) * LANE_CODES]
+            _add_products(sums[g], codes, weights)
+
+
+@_jit
+def _attend_token(
+    queries: Array,
+    keys: Array,
+    values: Array,
+    page_fours: int,
+    key_scales: Array,
+    value_scales: Array,
+    page_table: Array,
+    num_kv: int,
+    halves: Array,
+    result: Array,
+) -> None:
+    """`queries` and `result` [num_kv_heads, group, head_dim] of one token."""
+    num_kv_heads, group, head_dim = queries.shape
+    page_tokens = key_scales.shape[2]
+    head_fours = page_tokens * head_dim // LANE_CODES
+    scores = np.empty((group, page_tokens), dtype=np.float32)
+    scales = np.empty((2, page_tokens), dtype=np.float32)
+    state = np.empty((group, 2), dtype=np.float32)
+    for head in range(num_kv_heads):
+        state[:, 0], state[:, 1] = -np.inf, 0.0
+        sums = result[head]
+        sums[:] = 0.0
+        for at in range(0, num_kv, page_tokens):
+            page = page_table[at // page_tokens]
+            start = page * page_fours + head * head_fours
+            for token in range(page_tokens):
+                scales[0, token] = halves[key_scales[page, head, token]]
+                scales[1, token] = halves[value_scales[page, head, token]]
+            _attend_page(
+                queries[head],
+                keys[start : start + head_fours],
+                values[start : start + head_fours],
+                scales,
+                min(page_tokens, num_kv - at),
+                scores,
+                state,
+                sums,
+            )
+        for g in range(group):
+            sums[g] /= state[g, 1]
+
+
+@_jit
+def _attend(
+    queries: Array,
+    keys: Array,
+    values: Array,
+    page_fours: int,
+    key_scales: Array,
+    value_scales: Array,
+    page_tables: Array,
+    kv_lens: Array,
+    query_starts: Array,
+    halves: Array,
+    result: Array,
+) -> None:
+    """`queries` and `result` [num_tokens, num_kv_heads, group, head_dim]; `keys` and `values` by
+    fours of codes, `page_fours` from page to page; the rest as in `LayerPages` and
+    `AttentionSpans`."""
+    for seq in range(len(kv_lens)):
+        end = query_starts[seq + 1]
+        for row in range(query_starts[seq], end):
+            _attend_token(
+                queries[row],
+                keys,
+                values,
+                page_fours,
+                key_scales,
+                value_scales,
+                page_tables[seq],
+                kv_lens[seq] - (end - 1 - row),
+                halves,
+                result[row],
+            )
