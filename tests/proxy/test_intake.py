@@ -75,8 +75,8 @@ async def test_whatever_may_change_the_answer_is_decided_anew(tmp_path, other):
 async def test_a_refused_request_is_refused_again(tmp_path):
     async with intake(tmp_path) as desk:
         for _ in range(2):
-            with pytest.raises(ClientError, match="twice"):
-                await decided(desk, b'{"model": "test-1", "model": "x", "messages": []}')
+            with pytest.raises(ClientError, match="messages"):
+                await decided(desk, b'{"model": "test-1", "messages": []}')
 
 
 async def test_no_more_is_remembered_than_the_bound(tmp_path):
