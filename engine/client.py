@@ -117,11 +117,11 @@ class EngineClient:
     async def close(self) -> None:
         """Ends the process; requests in flight fail. Idempotent."""
         supervisor, self._supervisor = self._supervisor, None
+        self._trouble = "closed"
         if supervisor is not None:
             supervisor.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await supervisor
-        self._trouble = "closed"
         self._notify()
 
     def _running(self) -> WorkerProcess | Attached:
@@ -159,7 +159,7 @@ class EngineClient:
         finally:
             worker, self._worker, self._ready = self._worker, None, None
             self._notify()
-            if usable:
+            if usable and self._supervisor is not None:
                 self._trouble = "the engine process died and is being restarted"
             self._fail_all(EngineDied("the engine process ended in the middle of the request"))
             exit_code = await asyncio.shield(worker.end())
