@@ -13,11 +13,11 @@ from collections.abc import Callable
 
 import msgspec
 
-from proxy import directives, wire
 from proxy.call import Call, Caller, Surface
-from proxy.config import Policy, Semantic
-from proxy.eligibility import judge
-from proxy.fingerprint import fingerprint
+from proxy.request import directives, wire
+from proxy.request.eligibility import judge
+from proxy.request.fingerprint import fingerprint
+from proxy.settings.config import Policy, Semantic
 
 HEADERS = tuple(
     (name.encode(), value.encode())
