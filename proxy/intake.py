@@ -16,10 +16,13 @@ from proxy.quotas import Quotas
 from proxy.receiving import Receiver, read_body
 from proxy.tenants import Identity
 
-_LONGEST_BODY_BYTES = 16 * 2**10
+_LONGEST_BYTES = 16 * 2**10
+"""Of a request that is remembered: its body, query and headers together."""
 _MAX_HEADER_SETS = 512
 _OBJECTS_PER_BYTE = 4
-"""A decoded body takes more room than its text."""
+"""What was decoded takes more room than its text."""
+_OBJECTS_BYTES = 4096
+"""Of a question and its call, whatever they hold."""
 
 
 class _Known(msgspec.Struct, frozen=True, kw_only=True):
@@ -78,8 +81,7 @@ class Intake:
             grant=grant,
         )
         question = self._decider.decide(call)
-        if len(body) <= _LONGEST_BODY_BYTES:
-            self._remember(headers, identity, place, question)
+        self._remember(headers, identity, place, question)
         return question
 
     def _remember(
@@ -89,7 +91,12 @@ class Intake:
         place: tuple[str, bytes, bytes],
         question: Question,
     ) -> None:
-        size = _OBJECTS_PER_BYTE * len(place[2]) + 2048
+        path, query, body = place
+        size = len(path) + len(query) + len(body)
+        size += sum(len(name) + len(value) for name, value in headers)
+        if size > _LONGEST_BYTES:
+            return
+        size = _OBJECTS_PER_BYTE * size + _OBJECTS_BYTES
         if self._known_bytes + size > self._max_bytes or len(self._known) >= _MAX_HEADER_SETS:
             # Begun anew, which costs the requests of now one more reading each.
             self._known.clear()

@@ -10,7 +10,7 @@ from running import CONFIG, good, running
 
 from proxy.call import Surface
 from proxy.errors import ClientError
-from proxy.intake import _LONGEST_BODY_BYTES
+from proxy.intake import _LONGEST_BYTES, _OBJECTS_BYTES
 
 DEADLINE_S = 60
 
@@ -79,12 +79,25 @@ async def test_a_refused_request_is_refused_again(tmp_path):
                 await decided(desk, b'{"model": "test-1", "messages": []}')
 
 
-async def test_no_more_is_remembered_than_the_bound(tmp_path):
+@pytest.mark.parametrize("where", ["body", "headers", "query"])
+async def test_no_more_is_remembered_than_the_bound(tmp_path, where):
+    async def ask(desk, number, length):
+        text = f"{number:06}" + "x" * length
+        if where == "body":
+            return await decided(desk, body(stop=text))
+        if where == "headers":
+            return await decided(desk, body(), (b"x-custom", text.encode()))
+        return await decided(desk, body(), query=b"q=" + text.encode())
+
     async with intake(tmp_path) as desk:
-        for number in range(3000):
-            await decided(desk, body(seed=number, stop="x" * 2000))
-        held = sum(len(known.questions) for known in desk._known.values())
-        await decided(desk, body(stop="x" * _LONGEST_BODY_BYTES))
-        after = sum(len(known.questions) for known in desk._known.values())
-    assert 0 < held < 1200
+        for number in range(1500):
+            await ask(desk, number, 3000)
+        held = remembered(desk)
+        await ask(desk, 0, _LONGEST_BYTES)
+        after = remembered(desk)
+    assert 0 < held * (3000 + _OBJECTS_BYTES) < 8 * 2**20
     assert after == held
+
+
+def remembered(desk):
+    return sum(len(known.questions) for known in desk._known.values())
