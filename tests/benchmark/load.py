@@ -57,11 +57,12 @@ class Connection:
 async def run(arguments: argparse.Namespace) -> dict[str, float]:
     numbers = iter(range(arguments.requests))
     results: list[tuple[bool, float, float]] = []
+    padding = arguments.body_bytes // len(" more")
     base = {
         "model": arguments.model,
         "messages": [
             {"role": "system", "content": "You are a helpful assistant. " * 8},
-            {"role": "user", "content": "What is the capital of France?"},
+            {"role": "user", "content": "What is the capital of France?" + " more" * padding},
         ],
         "temperature": 0.2,
     }
@@ -102,6 +103,7 @@ def main() -> None:
     parser.add_argument("--stream", action="store_true")
     parser.add_argument("--path", default="/v1/chat/completions")
     parser.add_argument("--model", default="mock")
+    parser.add_argument("--body-bytes", type=int, default=0, help="more text in each question")
     parser.add_argument("--first-seed", type=int, default=0)
     print(json.dumps(uvloop.run(run(parser.parse_args()))))
 
