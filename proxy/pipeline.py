@@ -63,12 +63,17 @@ class Pipeline:
             boarded = self._forwarder.board_alone(question, found)
             reply = await self._ride(boarded, question.call, client)
             assert reply is not None
-        stale = rescue(found) if is_failure(reply) else None
-        if stale is not None:
-            replay = self._answering.from_entry(stale.entry, question.call)
-            if replay is not None:
-                return Answer(reply=replay, outcome=stale)
-        return Answer(reply=reply, outcome=_outcome(question, found, boarded))
+        rescued = await self._rescued(question, found) if is_failure(reply) else None
+        return rescued or Answer(reply=reply, outcome=_outcome(question, found, boarded))
+
+    async def _rescued(self, question: Question, found: Found) -> Answer | None:
+        """What is stored, looked up again: it may have been purged while the upstream failed."""
+        if rescue(question, found) is None:
+            return None
+        now = await self._cache.find_exact(question)
+        hit = servable(question, now) or rescue(question, now)
+        reply = None if hit is None else self._answering.from_entry(hit.entry, question.call)
+        return None if hit is None or reply is None else Answer(reply=reply, outcome=hit)
 
     async def _ride(self, boarded: Boarded, call: Call, client: Client) -> Reply | None:
         listener = boarded.flight.listen()

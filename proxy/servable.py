@@ -20,8 +20,10 @@ def servable(question: Question, found: Found) -> Hit | None:
     return None
 
 
-def rescue(found: Found) -> StaleHit | None:
+def rescue(question: Question, found: Found) -> StaleHit | None:
     """What answers when the upstream cannot."""
+    if not question.serves:
+        return None
     if found.staleness is None or not found.staleness.may_serve_if_error:
         return None
     return _stale(found, "stale-if-error")

@@ -15,7 +15,7 @@ from proxy.answering import rest_of, with_type
 from proxy.cache import Cache
 from proxy.client import Client
 from proxy.deciding import Decider
-from proxy.embeddings.lookup import Batch, Piece, look_up, rescued
+from proxy.embeddings.lookup import Batch, Piece, look_up, rescued, still_known
 from proxy.embeddings.making import Maker, Making
 from proxy.embeddings.part import Encoding, Part, answer_of
 from proxy.errors import UpstreamError
@@ -54,8 +54,8 @@ class Batches:
             reply = await self._made(question, batch, making, client)
             assert reply is not None
         if is_failure(reply):
-            stale_batch = rescued(batch)
-            if stale_batch is not None:
+            stale_batch = await rescued(self._cache, batch)
+            if stale_batch is not None and _agree(piece.part for piece in stale_batch.known):
                 return _all_known(question, stale_batch)
         return Answer(reply=reply, outcome=_miss(question, batch, making))
 
@@ -82,7 +82,8 @@ class Batches:
         own = making.own
         if own is not None and list(own.keys) == list(batch.order):
             return _as_it_came(own)
-        return _put_together(question, batch, making, endings)
+        known = await still_known(self._cache, batch)
+        return None if known is None else _put_together(question, known, making, endings)
 
 
 def _as_it_came(own: Flight) -> Reply:

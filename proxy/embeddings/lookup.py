@@ -76,20 +76,37 @@ async def look_up(cache: Cache, pieces: Sequence[Question]) -> Batch:
     return Batch(order=order, pieces=found)
 
 
-def rescued(batch: Batch) -> Batch | None:
-    """The batch with stale answers for all that is missing; None when there are not enough."""
+async def still_known(cache: Cache, batch: Batch) -> Batch | None:
+    """The batch with what is known of it now: much may be purged while the rest is made. None when
+    some of it is gone."""
     pieces = dict(batch.pieces)
-    for piece in batch.missing:
-        hit = rescue(piece.found)
-        part = None if hit is None else _part(hit, piece.question)
-        if part is None:
+    for piece in batch.known:
+        now = _piece(piece.question, await cache.find_exact(piece.question))
+        if now.found.snapshot == piece.found.snapshot:
+            return batch  # No purge has come since the first look, and so none since the others.
+        if now.hit is None:
             return None
-        pieces[piece.key] = msgspec.structs.replace(piece, hit=hit, part=part)
+        pieces[piece.key] = now
     return msgspec.structs.replace(batch, pieces=pieces)
 
 
-def _piece(question: Question, found: Found) -> Piece:
-    hit = servable(question, found)
+async def rescued(cache: Cache, batch: Batch) -> Batch | None:
+    """The batch as it is known without the upstream, stale answers too; None when that is not all
+    of it. Looked up again: some may have been purged while the upstream failed."""
+    pieces: dict[str, Piece] = {}
+    for piece in batch.pieces.values():
+        found = await cache.find_exact(piece.question)
+        stale = rescue(piece.question, found)
+        now = _piece(piece.question, found, instead=stale)
+        if now.hit is None:
+            return None
+        pieces[piece.key] = now
+    return msgspec.structs.replace(batch, pieces=pieces)
+
+
+def _piece(question: Question, found: Found, *, instead: Hit | None = None) -> Piece:
+    """`instead`: what is served where nothing else can be."""
+    hit = servable(question, found) or instead
     part = None if hit is None else _part(hit, question)
     return Piece(question=question, found=found, hit=hit if part else None, part=part)
 

@@ -422,6 +422,45 @@ async def test_a_failing_upstream_leaves_stale_inputs_where_the_policy_says_so(t
     assert unknown.status_code == 503
 
 
+async def test_a_purge_while_the_upstream_fails_beats_stale_inputs(tmp_path):
+    embedder, failing = Embedder(), asyncio.Event()
+    go_on = asyncio.Event()
+
+    async def answer(request, writer):
+        if upstream.requests[0] is request:
+            await embedder(request, writer)
+            return
+        failing.set()
+        await go_on.wait()
+        writer.write(plain(b"{}", status="500 Oops"))
+
+    policy = ", stale_if_error: 1h"
+    async with serving(answer) as upstream, running(config(upstream, policy), tmp_path) as p:
+        await embed(p, ["a", "b"], cache={"tags": ["doc:1"]})
+        await p.purge(tags=["doc:1"], soft=True)
+        asking = asyncio.create_task(embed(p, ["a", "b"]))
+        await failing.wait()
+        await p.purge(tags=["doc:1"])
+        go_on.set()
+        answered = await asking
+    assert answered.status_code == 500
+
+
+async def test_inputs_purged_while_the_rest_is_made_are_made_too(tmp_path):
+    embedder = Embedder()
+    async with serving(embedder) as upstream, running(config(upstream), tmp_path) as p:
+        await embed(p, ["a"], cache={"tags": ["doc:1"]})
+        embedder.go_on = asyncio.Event()
+        asking = asyncio.create_task(embed(p, ["a", "b"]))
+        while len(upstream.requests) < 2:
+            await asyncio.sleep(0.01)
+        await p.purge(tags=["doc:1"])
+        embedder.go_on.set()
+        answered = await asking
+    assert vectors(answered) == [vector_of("a"), vector_of("b")]
+    assert embedder.asked == [["a"], ["b"], ["a", "b"]]
+
+
 async def test_shadow_mode_asks_for_all_of_it_and_says_what_was_known(tmp_path):
     embedder = Embedder()
     async with serving(embedder) as upstream:

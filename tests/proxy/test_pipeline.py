@@ -366,6 +366,49 @@ async def test_a_dead_upstream_s_stale_answer_is_served_where_the_policy_says_so
     assert trace(gone)[:2] == (503, "miss")
 
 
+async def test_a_purge_while_the_upstream_fails_beats_the_stale_answer(tmp_path):
+    asked, go_on = asyncio.Event(), asyncio.Event()
+
+    async def answer(_request, writer):
+        if len(upstream.requests) == 1:
+            writer.write(plain(completion()))
+            return
+        asked.set()
+        await go_on.wait()
+        writer.write(plain(b"{}", status="500 Oops"))
+
+    policy = ", stale_if_error: 1h"
+    async with (
+        serving(answer) as upstream,
+        running(CONFIG.format(upstream=upstream.url, options="", policy=policy), tmp_path) as p,
+    ):
+        await p.ask()
+        await p.purge(tags=["model:test-1"], soft=True)
+        asking = asyncio.create_task(p.ask())
+        await asked.wait()
+        await p.purge(tags=["model:test-1"])
+        go_on.set()
+        answered = await asking
+    assert trace(answered)[:2] == (500, "miss")
+
+
+async def test_shadow_mode_never_serves_a_stale_answer(tmp_path):
+    async def answer(_request, writer):
+        is_first = len(upstream.requests) == 1
+        writer.write(plain(completion()) if is_first else plain(b"{}", status="500 Oops"))
+
+    async with serving(answer) as upstream:
+        text = CONFIG.format(upstream=upstream.url, options="", policy=", stale_if_error: 1h")
+        text = text.replace(
+            "to: main, cache: standard", "to: main, cache: {mode: shadow, policy: standard}"
+        )
+        async with running(text, tmp_path) as p:
+            await p.ask()
+            await p.purge(tags=["model:test-1"], soft=True)
+            failed = await p.ask()
+    assert trace(failed)[:2] == (500, "miss")
+
+
 async def test_a_stale_answer_is_refreshed_behind_the_client_s_back(tmp_path):
     policy = ", stale_while_revalidate: 1h"
     async with serving(good) as upstream:
