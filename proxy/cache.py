@@ -71,6 +71,19 @@ class Cache:
             return exact
         return await self._by_meaning(question, exact)
 
+    async def find_besides(self, question: Question, unfit: Found) -> Found:
+        """What else there is, where the answer that `find` gave cannot be given here."""
+        found = Found(
+            snapshot=unfit.snapshot,
+            further_tags=unfit.further_tags,
+            embedding=unfit.embedding,
+            reasons=("vary",),
+        )
+        has_sought = isinstance(unfit.hit, SemanticHit)
+        if has_sought or not question.eligibility.semantic or unfit.snapshot is None:
+            return found
+        return await self._by_meaning(question, found)
+
     async def keep(self, entry: Entry) -> bool:
         """Store and index a finished answer. False when it was not kept."""
         try:

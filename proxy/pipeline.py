@@ -46,9 +46,13 @@ class Pipeline:
         if call.surface is Surface.EMBEDDINGS:
             return await self._batches.answer(question, client)
         found = await self._cache.find(question)
-        hit = servable(question, found)
-        reply = None if hit is None else self._answering.from_entry(hit.entry, call)
-        if hit is not None and reply is not None:
+        while (hit := found.hit or servable(question, found)) is not None:
+            reply = self._answering.from_entry(hit.entry, call)
+            if reply is None:
+                found = await self._cache.find_besides(question, found)
+                continue
+            if not question.serves:
+                break
             if wants_refresh(hit):
                 self._forwarder.refresh(question, found)
             return Answer(reply=reply, outcome=hit)

@@ -145,7 +145,9 @@ def _miss(question: Question, batch: Batch, making: Making | None) -> BatchMiss:
 
 def _reasons(piece: Piece) -> tuple[str, ...]:
     hit = piece.found.hit
-    return piece.found.reasons if hit is None else (f"shadow-{word(hit)}",)
+    if hit is None or piece.question.serves:
+        return piece.found.reasons
+    return (f"shadow-{word(hit)}",)
 
 
 def _agree(parts: Iterable[Part | None]) -> bool:

@@ -108,6 +108,8 @@ def _piece(question: Question, found: Found, *, instead: Hit | None = None) -> P
     """`instead`: what is served where nothing else can be."""
     hit = servable(question, found) or instead
     part = None if hit is None else _part(hit, question)
+    if found.hit is not None and part is None and _part(found.hit, question) is None:
+        found = msgspec.structs.replace(found, hit=None, reasons=("vary",))
     return Piece(question=question, found=found, hit=hit if part else None, part=part)
 
 

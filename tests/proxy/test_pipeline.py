@@ -470,6 +470,21 @@ async def test_shadow_mode_reports_what_it_would_have_served(tmp_path):
     assert len(upstream.requests) == 2
 
 
+@pytest.mark.parametrize("mode", ["serve", "shadow"])
+async def test_an_answer_that_varies_is_no_hit_for_what_says_something_else(tmp_path, mode):
+    async def varying(_request, writer):
+        writer.write(plain(completion(), headers=("vary: accept",)))
+
+    async with serving(varying) as upstream:
+        text = CONFIG.format(upstream=upstream.url, options="", policy="").replace(
+            "cache: standard", f"cache: {{mode: {mode}, policy: standard}}"
+        )
+        async with running(text, tmp_path) as p:
+            await p.ask(headers={"accept": "a/a"})
+            other = await p.ask(headers={"accept": "b/b"})
+    assert trace(other) == (200, "miss", "rejoinder; fwd=uri-miss; stored; detail=vary")
+
+
 async def test_a_fallback_s_answer_is_never_stored_under_the_primary(tmp_path):
     failing = [True]
 
