@@ -1,8 +1,9 @@
 """Dependency tags: their grammar, how they are read from headers, and the implicit ones.
 
 A tag is 1 to 256 bytes of visible ASCII without comma; upper and lower case differ. Whatever else a
-value holds is percent-encoded on the way in, byte by byte in UTF-8. An encoded tag encodes to
-itself, so a tag may be written in either form wherever tags are given.
+value holds is percent-encoded on the way in, byte by byte in UTF-8, and `%c3` is written `%C3`
+(RFC 3986, section 6.2.2.1). An encoded tag encodes to itself, so a tag may be written in either
+form wherever tags are given.
 """
 
 import hashlib
@@ -21,6 +22,7 @@ RESERVED = ("model:", "route:", "tenant:", "system:", "policy:", "key:")
 _EVERYTHING = "*"
 _TAG = re.compile(r"[!-+\--~]{1,256}")
 _FOREIGN = re.compile(rb"[^!-+\--~]")
+_PERCENT = re.compile(rb"%[0-9A-Fa-f]{2}")
 _STRING = r'"((?:[ !#-\[\]-~]|\\["\\])*)"(?:;[^,"]*)?'
 """A String of RFC 9651; parameters are passed over."""
 _GROUP = re.compile(_STRING)
@@ -29,11 +31,20 @@ _ESCAPE = re.compile(r"\\(.)")
 
 
 def encode(value: str | bytes) -> str:
-    """A valid tag for any text. InvalidTag when it is empty or too long once encoded."""
-    raw = value.encode("utf-8", "surrogatepass") if isinstance(value, str) else value
-    tag = _percent(raw)
+    """A valid tag for any text; bytes are read by `text_of`. InvalidTag when it is empty or too
+    long once encoded."""
+    tag = _percent(value if isinstance(value, str) else text_of(value))
     validate(tag)
     return tag
+
+
+def text_of(raw: bytes) -> str:
+    """The text of a header's bytes: UTF-8, else Latin-1, in which many servers write headers. The
+    same words name the same tag either way."""
+    try:
+        return raw.decode()
+    except UnicodeDecodeError:
+        return raw.decode("latin-1")
 
 
 def validate(tag: str) -> None:
@@ -125,8 +136,12 @@ def key_tag(key: str) -> str:
 
 
 def _members(header: str | bytes, separator: bytes | None) -> tuple[str, ...]:
-    raw = header.encode("utf-8", "surrogatepass") if isinstance(header, str) else header
-    members = (member.strip(b" \t") for member in raw.split(separator))
+    """Each member is read by itself: one header may come from several servers."""
+    if isinstance(header, str):
+        raw = header.encode("utf-8", "surrogatepass")
+        members = (member.strip(b" \t") for member in raw.split(separator))
+        return tuple(encode(m.decode("utf-8", "surrogatepass")) for m in members if m)
+    members = (member.strip(b" \t") for member in header.split(separator))
     return tuple(encode(member) for member in members if member)
 
 
@@ -137,14 +152,16 @@ def _collect(values: Iterable[str | bytes]) -> tuple[str, ...]:
     return tags
 
 
-def _percent(raw: bytes) -> str:
-    return _FOREIGN.sub(lambda match: b"%%%02X" % match[0][0], raw).decode("ascii")
+def _percent(text: str) -> str:
+    raw = text.encode("utf-8", "surrogatepass")
+    visible = _FOREIGN.sub(lambda match: b"%%%02X" % match[0][0], raw)
+    return _PERCENT.sub(lambda match: match[0].upper(), visible).decode("ascii")
 
 
 def _implicit(prefix: str, value: str) -> str:
     """Never refuses: what would be too long or empty is named by its digest."""
-    raw = value.encode("utf-8", "surrogatepass")
-    tag = prefix + _percent(raw)
+    tag = prefix + _percent(value)
     if _TAG.fullmatch(tag) and value:
         return tag
-    return f"{prefix}sha256={hashlib.sha256(raw).hexdigest()}"
+    digest = hashlib.sha256(value.encode("utf-8", "surrogatepass")).hexdigest()
+    return f"{prefix}sha256={digest}"

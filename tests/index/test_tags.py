@@ -22,6 +22,22 @@ def test_what_is_outside_the_grammar_is_percent_encoded_byte_by_byte():
     assert tags.encode("价格".encode()) == tags.encode("价格") == "%E4%BB%B7%E6%A0%BC"
 
 
+def test_bytes_in_latin_1_name_the_tag_that_their_text_names():
+    assert tags.encode(b"doc:caf\xe9") == tags.encode("doc:café") == "doc:caf%C3%A9"
+    assert tags.parse(b"doc:caf\xe9, doc:\xc3\xa9") == ("doc:caf%C3%A9", "doc:%C3%A9")
+    assert tags.parse_surrogate_keys(b"caf\xe9 a\xa0b") == ("caf%C3%A9", "a%C2%A0b")
+
+
+@pytest.mark.parametrize("value", ["doc:caf%c3%a9", b"doc:caf%c3%A9", "doc:café"])
+def test_case_of_percent_escapes_does_not_make_another_tag(value):
+    assert tags.encode(value) == "doc:caf%C3%A9"
+    assert tags.model_tag("a%c3") == tags.encode("model:a%c3") == "model:a%C3"
+
+
+def test_text_with_half_a_character_is_read_alike_alone_and_in_a_list():
+    assert tags.parse("\ud800é") == (tags.encode("\ud800é"),)
+
+
 @given(st.text(min_size=1, max_size=20) | st.binary(min_size=1, max_size=60))
 def test_encoded_value_is_valid_and_encodes_to_itself(value):
     tag = tags.encode(value)
