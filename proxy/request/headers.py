@@ -7,8 +7,10 @@ Request headers, from the client to the upstream:
   our own, to which `Cache-Control` and `Pragma` belong, since this cache is the one they speak to;
   `x-stainless-*`, which describe a client's machine;
 - forwarded and in the key: everything else but the neutral ones, known to us or not;
-- neutral: forwarded, but of no consequence for the answer. Mostly what tracing libraries add to
-  each request of a process, anew every time, and what `fetch` adds in Node and in browsers.
+- neutral: forwarded, but of no consequence for the answer. What tracing libraries add to each
+  request of a process, anew every time, what `fetch` adds in Node and in browsers, and how the
+  request came to us. Whatever may say who asks is not among them: `x-forwarded-user` and its like
+  count, and so does `baggage`, but for the members that Sentry puts there for itself.
 
 Response headers, from the upstream to the client: `passed_on` with a live answer; `recorded` is the
 short list of those that a replay may repeat.
@@ -32,11 +34,14 @@ _NOT_FORWARDED = _HOP_BY_HOP | {*CREDENTIAL_HEADERS} | {
 _NOT_FORWARDED_PREFIXES = (b"x-stainless-", b"x-cache-", b"x-rejoinder-", b"proxy-")
 _NEUTRAL = frozenset({
     b"accept", b"user-agent", b"x-request-id", b"x-client-request-id", b"x-correlation-id",
-    b"forwarded", b"traceparent", b"tracestate", b"baggage", b"sentry-trace", b"b3",
+    b"forwarded", b"traceparent", b"tracestate", b"sentry-trace", b"b3",
     b"uber-trace-id", b"newrelic", b"elastic-apm-traceparent", b"x-amzn-trace-id",
-    b"x-cloud-trace-context",
+    b"x-cloud-trace-context", b"x-forwarded-for", b"x-forwarded-proto", b"x-forwarded-protocol",
+    b"x-forwarded-scheme", b"x-forwarded-ssl", b"x-forwarded-host", b"x-forwarded-port",
+    b"x-forwarded-prefix", b"x-forwarded-server", b"x-forwarded-by",
 })  # fmt: skip
-_NEUTRAL_PREFIXES = (b"x-forwarded-", b"x-b3-", b"x-datadog-", b"sec-fetch-")
+_NEUTRAL_PREFIXES = (b"x-b3-", b"x-datadog-", b"sec-fetch-")
+_SENTRYS_OWN = b"sentry-"
 _NOT_COUNTED = _NOT_FORWARDED | _NEUTRAL
 _NOT_COUNTED_PREFIXES = (*_NOT_FORWARDED_PREFIXES, *_NEUTRAL_PREFIXES)
 _PLAIN_JSON = frozenset({
@@ -66,9 +71,11 @@ def counted(headers: Headers) -> Headers:
         and not name.startswith(_NOT_COUNTED_PREFIXES)
         and not (name == b"content-type" and value.strip().lower() in _PLAIN_JSON)
         and not (name == b"accept-language" and value.strip() == b"*")
+        and not (name == b"baggage" and not _without_sentrys(value))
     ]
     if not found:
         return ()
+    found = [(n, _without_sentrys(value) if n == b"baggage" else value) for n, value in found]
     named = _named_by_connection(headers)
     return tuple(sorted(header for header in found if header[0] not in named))
 
@@ -129,6 +136,12 @@ def pseudonym(secret: bytes) -> bytes:
 def is_looping(headers: Headers, *, via: bytes) -> bool:
     """Whether the request has been here before (RFC 9110, section 7.6.3)."""
     return any(name == b"via" and via in value for name, value in headers)
+
+
+def _without_sentrys(baggage: bytes) -> bytes:
+    """Without what Sentry carries from trace to trace (W3C Baggage: members between commas)."""
+    members = map(bytes.strip, baggage.split(b","))
+    return b",".join(one for one in members if not one.startswith(_SENTRYS_OWN))
 
 
 def _is_sendable(header: tuple[bytes, bytes]) -> bool:

@@ -33,18 +33,33 @@ def test_what_fetch_adds_in_node_is_not_in_the_key():
         b"traceparent", b"tracestate", b"user-agent", b"accept", b"accept-encoding",
         b"x-request-id", b"x-forwarded-for", b"x-forwarded-proto", b"x-stainless-os",
         b"x-cache-ttl", b"x-cache-tags", b"cache-control", b"cookie", b"authorization",
-        b"api-key", b"host", b"via", b"x-client-request-id", b"baggage", b"sentry-trace", b"b3",
+        b"api-key", b"host", b"via", b"x-client-request-id", b"sentry-trace", b"b3",
         b"x-b3-traceid", b"x-datadog-parent-id", b"x-amzn-trace-id", b"x-correlation-id",
+        b"x-forwarded-host", b"x-forwarded-port", b"x-forwarded-prefix", b"x-forwarded-ssl",
     ],
 )  # fmt: skip
 def test_neutral_header_does_not_count(name):
     assert counted(((name, b"1"),)) == ()
 
 
-@pytest.mark.parametrize("name", [b"openai-organization", b"x-user", b"accept-language", b"x-new"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        b"openai-organization", b"x-user", b"accept-language", b"x-new", b"x-forwarded-user",
+        b"x-forwarded-email", b"x-forwarded-access-token", b"x-forwarded-groups",
+        b"x-forwarded-preferred-username", b"x-forwarded-client-cert", b"x-forwarded-new",
+        b"x-auth-request-user", b"baggage",
+    ],
+)  # fmt: skip
 def test_header_that_is_not_neutral_counts_and_is_forwarded(name):
     assert counted(((name, b"1"),)) == ((name, b"1"),)
     assert (name, b"1") in forwarded(((name, b"1"),), via=VIA)
+
+
+def test_baggage_counts_but_for_what_is_sentrys_own():
+    own = b"sentry-trace_id=1, sentry-release=2"
+    assert counted(((b"baggage", own),)) == ()
+    assert counted(((b"baggage", own + b", userId=alice"),)) == ((b"baggage", b"userId=alice"),)
 
 
 def test_every_header_that_counts_is_forwarded():
