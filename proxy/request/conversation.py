@@ -24,8 +24,6 @@ class Turn(msgspec.Struct, frozen=True, kw_only=True):
     texts: tuple[str, ...]
     others: tuple[str, ...] = ()
     """Types of the parts that are not text: `image_url`, `input_audio`, `file` and others."""
-    arguments: tuple[str, ...] = ()
-    """What an assistant called tools with, each as it was written."""
 
 
 def turns(surface: Surface, fields: dict[str, Any]) -> Iterator[Turn]:
@@ -119,24 +117,15 @@ def _turn_of(message: dict[str, Any]) -> Turn:
     role = message.get("role") or ""
     role = "system" if role in _SYSTEM else "tool" if role in _TOOL else role
     content = message.get("content")
-    calls = message.get("tool_calls")
-    called = calls if isinstance(calls, list) else ()
-    arguments = tuple(filter(None, map(_arguments_of, called))) if called else ()
     if isinstance(content, str):
-        return Turn(role=role, texts=(content,), arguments=arguments)
+        return Turn(role=role, texts=(content,))
     texts, others = [], []
     for part in content if isinstance(content, list) else ():
         if _is_text(part):
             texts.append(part["text"])
         else:
             others.append(str(part.get("type")) if isinstance(part, dict) else "unknown")
-    return Turn(role=role, texts=tuple(texts), others=tuple(others), arguments=arguments)
-
-
-def _arguments_of(call: Any) -> str:
-    function = call.get("function") if isinstance(call, dict) else None
-    arguments = function.get("arguments") if isinstance(function, dict) else None
-    return arguments if isinstance(arguments, str) else ""
+    return Turn(role=role, texts=tuple(texts), others=tuple(others))
 
 
 def _turn_of_item(item: dict[str, Any]) -> Turn:
@@ -147,9 +136,7 @@ def _turn_of_item(item: dict[str, Any]) -> Turn:
     if kind.endswith("_output"):
         output = item.get("output")
         return _turn_of({"role": "tool", "content": output})
-    arguments = item.get("arguments")
-    called = (arguments,) if isinstance(arguments, str) else ()
-    return Turn(role="assistant", texts=(), others=(kind,), arguments=called)
+    return Turn(role="assistant", texts=(), others=(kind,))
 
 
 def _is_text(part: object) -> bool:

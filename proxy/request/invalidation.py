@@ -4,7 +4,6 @@ An answer is kept with all of its tags or not at all: where they cannot be told,
 `Untaggable`, with the reason.
 """
 
-import time
 from collections.abc import Iterator, Sequence
 
 import msgspec
@@ -13,21 +12,18 @@ import regex  # type: ignore[import-untyped]  # no stubs are published with it
 from index import tags
 from index.errors import InvalidTag
 from proxy.call import Call, Headers
-from proxy.request.conversation import system_text, turns
+from proxy.request.budget import Budget
+from proxy.request.conversation import system_text
 from proxy.request.material import documents, tool_calls
+from proxy.request.sources import sources
 from proxy.settings.config import TagRule
 from proxy.settings.glob import compile_globs
-
-RULE_SECONDS = 0.1
-"""What the patterns of a policy may take on one request, all together (processor time). Their
-text comes from clients, and some patterns take exponential time on some texts."""
 
 _READERS = {
     b"cache-tag": tags.parse,
     b"surrogate-key": tags.parse_surrogate_keys,
     b"cache-groups": tags.parse_cache_groups,
 }
-_SEARCHED = frozenset({"user", "system", "tool"})
 
 
 class Tagged(msgspec.Struct, frozen=True, kw_only=True):
@@ -47,7 +43,7 @@ class TagRules:
 
     def __init__(self, rules: Sequence[TagRule]) -> None:
         self._headers = tuple(
-            (rule.header.lower().encode("latin-1"), rule.prefix.encode())
+            (rule.header.lower().encode("latin-1"), rule.prefix)
             for rule in rules
             if rule.header is not None
         )
@@ -67,7 +63,7 @@ class TagRules:
         if self._is_empty:
             return Tagged(tags=call.directives.tags)
         try:
-            found: list[str | bytes] = [
+            found = [
                 *self._in_headers(call.headers),
                 *self._in_texts(call),
                 *self._in_tools(call),
@@ -77,22 +73,20 @@ class TagRules:
             return Untaggable(reason="tag_rule_slow")
         return _tagged(call.directives.tags, found)
 
-    def _in_headers(self, headers: Headers) -> Iterator[bytes]:
+    def _in_headers(self, headers: Headers) -> Iterator[str]:
         for wanted, prefix in self._headers:
             for name, value in headers:
                 if name == wanted:
                     members = (member.strip() for member in value.split(b","))
-                    yield from (prefix + member for member in members if member)
+                    yield from (prefix + tags.text_of(member) for member in members if member)
 
     def _in_texts(self, call: Call) -> Iterator[str]:
         if not self._patterns:
             return
-        texts = tuple(_searched(call))
-        until = time.process_time() + RULE_SECONDS
-        for text in texts:
+        budget = Budget()
+        for text in sources(call.surface, call.fields):
             for pattern, tag in self._patterns:
-                left_s = max(until - time.process_time(), 0.001)
-                for match in pattern.finditer(text, timeout=left_s):
+                for match in pattern.finditer(text, timeout=budget.left_s()):
                     yield match.expand(tag)
 
     def _in_tools(self, call: Call) -> Iterator[str]:
@@ -136,17 +130,7 @@ def response_tags(headers: Headers) -> Tagged | Untaggable:
     return _tagged((), found)
 
 
-def _searched(call: Call) -> Iterator[str]:
-    """The texts in which patterns look: of users, systems and tools, and what tools were called
-    with. Answers of assistants are left out: they name what they were made of no better than the
-    messages that they were made from."""
-    for turn in turns(call.surface, call.fields):
-        if turn.role in _SEARCHED:
-            yield from turn.texts
-        yield from turn.arguments
-
-
-def _tagged(known: Sequence[str], found: Sequence[str | bytes]) -> Tagged | Untaggable:
+def _tagged(known: Sequence[str], found: Sequence[str]) -> Tagged | Untaggable:
     if not found:
         return Tagged(tags=tuple(known))
     try:

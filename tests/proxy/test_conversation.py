@@ -67,12 +67,12 @@ def test_turns_name_roles_texts_and_what_else_is_there():
         {"role": "assistant", "tool_calls": [{"function": {"arguments": "{}"}}]},
         {"role": "function", "content": "r"},
     )
-    found = [(t.role, t.texts, t.others, t.arguments) for t in turns(Surface.CHAT, fields)]
+    found = [(t.role, t.texts, t.others) for t in turns(Surface.CHAT, fields)]
     assert found == [
-        ("system", ("s",), (), ()),
-        ("user", ("q",), ("image_url",), ()),
-        ("assistant", (), (), ("{}",)),
-        ("tool", ("r",), (), ()),
+        ("system", ("s",), ()),
+        ("user", ("q",), ("image_url",)),
+        ("assistant", (), ()),
+        ("tool", ("r",), ()),
     ]
 
 

@@ -82,6 +82,56 @@ def test_pattern_rule_looks_at_every_surface_with_texts(surface, fields):
     assert found == Tagged(tags=("doc:1", "kb:x"))
 
 
+def test_header_in_latin_1_names_the_tag_that_its_text_names():
+    rule = TagRule(header="X-Doc-Ids", prefix="größe:")
+    headers = ((b"x-doc-ids", b"caf\xe9, " + "é".encode()),)
+    found = TagRules((rule,)).tags_of(call(headers=headers))
+    assert found == Tagged(tags=("gr%C3%B6%C3%9Fe:%C3%A9", "gr%C3%B6%C3%9Fe:caf%C3%A9", "kb:x"))
+    assert response_tags(((b"cache-tag", b"caf\xe9"),)) == Tagged(tags=("caf%C3%A9",))
+
+
+@pytest.mark.parametrize(
+    ("surface", "fields"),
+    [
+        (Surface.RESPONSES, {"input": [{"type": "custom_tool_call", "input": "doc_id=1"}]}),
+        (Surface.RESPONSES, {"input": [{"type": "new_call", "args": {"x": ["doc_id=1"]}}]}),
+        (Surface.RESPONSES, {"input": "q", "prompt": {"variables": {"a": "doc_id=1"}}}),
+        (Surface.CHAT, {"messages": [{"role": "user", "content": [{"type": "document",
+                                      "source": {"data": "doc_id=1"}}]}]}),
+        (Surface.CHAT, {"messages": [{"role": "user", "content": "q", "name": "doc_id=1"}]}),
+        (Surface.CHAT, {"messages": [{"role": "assistant", "content": [
+            {"type": "text", "text": "doc_id=9", "annotations": [{"url": "doc_id=1"}]}]}]}),
+        (Surface.CHAT, {"messages": [{"role": "assistant", "content": "doc_id=9", "tool_calls": [
+            {"type": "custom", "custom": {"name": "f", "input": "doc_id=1"}}]}]}),
+        (Surface.CHAT, {"messages": [], "documents": [{"title": "doc_id=1", "text": "t"}]}),
+        (Surface.CHAT, {"messages": [], "chat_template_kwargs": {"documents": ["doc_id=1"]}}),
+        (Surface.COMPLETIONS, {"prompt": "q", "suffix": "doc_id=1"}),
+    ],
+)  # fmt: skip
+def test_pattern_rule_looks_wherever_a_text_may_stand(surface, fields):
+    found = TagRules((BY_PATTERN,)).tags_of(call(surface=surface, fields=fields))
+    assert found == Tagged(tags=("doc:1", "kb:x"))
+
+
+def test_pattern_rule_reads_no_bytes_and_no_requests_for_embeddings():
+    rules = TagRules((TagRule(pattern=r"(A{9})", tag=r"\1"),))
+    url = "data:image/png;base64," + "A" * 4_000_000
+    image = {"messages": [{"role": "user", "content": [{"image_url": {"url": url}}]}]}
+    assert rules.tags_of(call(fields=image)) == Tagged(tags=("kb:x",))
+    embedded = call(surface=Surface.EMBEDDINGS, fields={"input": "A" * 9})
+    assert rules.tags_of(embedded) == Tagged(tags=("kb:x",))
+
+
+def test_texts_however_deep_or_many_are_searched_or_given_up():
+    deep: object = "doc_id=1"
+    for _ in range(5_000):
+        deep = [deep]
+    found = TagRules((BY_PATTERN,)).tags_of(call(fields={"messages": [], "documents": deep}))
+    assert found == Tagged(tags=("doc:1", "kb:x"))
+    many = {"messages": [], "documents": ["doc" * 50] * 3_000_000}
+    assert TagRules((BY_PATTERN,)).tags_of(call(fields=many)) == Untaggable(reason="tag_rule_slow")
+
+
 def test_tag_of_a_pattern_may_use_named_groups_and_is_encoded():
     rule = TagRule(pattern=r"<(?P<name>[^>]+)>", tag=r"page:\g<name>")
     fields = {"messages": [{"role": "user", "content": "<größe, 2>"}]}
