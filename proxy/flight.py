@@ -16,7 +16,7 @@ from index.entry import Snapshot
 from proxy.answer.control import fits
 from proxy.answer.grammar import Frame
 from proxy.answer.payload import Payload
-from proxy.call import Headers
+from proxy.call import Call, Headers
 from proxy.embeddings.part import Part
 from proxy.errors import ClientLeft, UpstreamBroken, UpstreamError
 from proxy.tape import Tape
@@ -39,10 +39,17 @@ class Head(msgspec.Struct, frozen=True, kw_only=True):
     upstream: str
     varied: Headers | None
     """As `proxy.answer.control.varied_by`."""
+    asker: str = ""
+    """Whose credential it was asked for with (`Caller.credential_id`); empty when it was nobody's
+    but ours."""
 
-    def fits(self, request_headers: Headers) -> bool:
-        """The answer is also the one to a request with these headers."""
-        return self.varied is not None and fits(self.varied, request_headers)
+    def suits(self, call: Call) -> bool:
+        """The answer may also be given to this request. A refusal of somebody's credential may not:
+        it can be about the key, what it may see, or what is left of its quota."""
+        if self.varied is None or not fits(self.varied, call.headers):
+            return False
+        is_own = self.asker in ("", call.caller.credential_id)
+        return is_own or not 400 <= self.status < 500
 
 
 class Ending(msgspec.Struct, frozen=True, kw_only=True):

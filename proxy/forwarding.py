@@ -11,13 +11,13 @@ from index.entry import Snapshot
 from proxy.answer.grammar import DONE_FRAME, Frame
 from proxy.answer.payload import Payload
 from proxy.answer.recording import Complete, StreamRecorder, record_plain
-from proxy.answer.replay import plain
+from proxy.answer.replay import Unreplayable, plain
 from proxy.cache import Found
 from proxy.errors import UpstreamBroken, UpstreamError
 from proxy.flight import Ending, Flight, Head
 from proxy.flights import Flights
 from proxy.keeping import Keeper
-from proxy.outgoing import Outgoing
+from proxy.outgoing import Outgoing, head_of
 from proxy.question import Question
 from proxy.turns import NoTurns, Turns
 from proxy.upstreams.base import UpstreamResponse
@@ -87,9 +87,8 @@ class Forwarder:
     ) -> None:
         try:
             async with turns.take(question) as made:
-                if made is not None:
+                if made is not None and _give(flight, made):
                     question.call.grant.release()
-                    _give(flight, made)
                     return
                 response = await self._outgoing.send(question)
                 async with contextlib.aclosing(response.body) as body:
@@ -112,13 +111,7 @@ class Forwarder:
         body: AsyncIterator[bytes],
     ) -> None:
         streaming = response.status < 400 and response.content_type == b"text/event-stream"
-        head = Head(
-            status=response.status,
-            headers=response.headers,
-            streaming=streaming,
-            upstream=response.upstream,
-            varied=question.varied_by(response.headers),
-        )
+        head = head_of(question, response, streaming=streaming)
         if streaming:
             await self._stream(question, found, flight, response, body, head)
             return
@@ -177,8 +170,12 @@ class Forwarder:
         flight.end(Ending(payload=payload, stored=stored))
 
 
-def _give(flight: Flight, payload: Payload) -> None:
-    """The whole answer of another replica."""
+def _give(flight: Flight, payload: Payload) -> bool:
+    """The whole answer of another replica. False: it has no plain form."""
+    try:
+        body = plain(payload)
+    except Unreplayable:
+        return False
     flight.made_elsewhere = True
     flight.begin(
         Head(
@@ -189,7 +186,8 @@ def _give(flight: Flight, payload: Payload) -> None:
             varied=payload.varied,
         )
     )
-    flight.end(Ending(body=plain(payload), payload=payload, stored=True))
+    flight.end(Ending(body=body, payload=payload, stored=True))
+    return True
 
 
 def _reserve(question: Question) -> None:

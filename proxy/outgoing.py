@@ -1,10 +1,11 @@
-"""From a question to the request that its upstream gets."""
+"""From a question to the request that its upstream gets, and back."""
 
 import functools
 from collections.abc import Mapping
 
 import msgspec
 
+from proxy.flight import Head
 from proxy.question import Question
 from proxy.request import wire
 from proxy.request.headers import forwarded
@@ -41,6 +42,18 @@ class Outgoing:
             body=body,
             stream=call.stream,
         )
+
+
+def head_of(question: Question, response: UpstreamResponse, *, streaming: bool) -> Head:
+    """What the listeners of a flight are told first."""
+    return Head(
+        status=response.status,
+        headers=response.headers,
+        streaming=streaming,
+        upstream=response.upstream,
+        varied=question.varied_by(response.headers),
+        asker=question.call.caller.credential_id if response.is_personal else "",
+    )
 
 
 def _body(question: Question, replace: Mapping[str, bytes]) -> bytes:

@@ -81,38 +81,41 @@ class Batches:
             leave()
         own = making.own
         if own is not None and list(own.keys) == list(batch.order):
-            return _as_it_came(own)
+            return _as_it_came(own, joined=False)
         known = await still_known(self._cache, batch)
         return None if known is None else _put_together(question, known, making, endings)
 
 
-def _as_it_came(own: Flight) -> Reply:
-    assert own.head is not None
-    assert own.ending is not None
-    assert own.ending.body is not None
-    head = own.head
-    return Reply(status=head.status, headers=with_type(head), body=own.ending.body)
+def _as_it_came(flight: Flight, *, joined: bool) -> Reply:
+    head, ending = flight.head, flight.ending
+    assert head is not None
+    assert ending is not None
+    assert ending.body is not None
+    return Reply(status=head.status, headers=with_type(head, joined=joined), body=ending.body)
 
 
 def _put_together(
     question: Question, batch: Batch, making: Making, endings: Mapping[Flight, Ending]
 ) -> Reply | None:
     for flight in endings:
-        if flight.head is not None and flight.head.status >= 400:
-            return None if flight.head.status in _ABOUT_THE_INPUT else _as_it_came(flight)
-        joined = flight is not making.own
-        if joined and flight.head is not None and not flight.head.fits(question.call.headers):
+        head, joined = flight.head, flight is not making.own
+        assert head is not None
+        if joined and not head.suits(question.call):
             return None
+        if head.status >= 400:
+            about_input = head.status in _ABOUT_THE_INPUT
+            return None if about_input else _as_it_came(flight, joined=joined)
     parts = {piece.key: piece.part for piece in batch.known}
     for ending in endings.values():
         parts |= ending.parts
     ordered = [part for part in map(parts.get, batch.order) if part is not None]
     if len(ordered) != len(batch.order) or not _agree(ordered):
         return None
-    head = making.flights[0].head
-    assert head is not None
+    first = making.flights[0].head
+    assert first is not None
     body = answer_of(ordered, _encoding(question))
-    return Reply(status=head.status, headers=(JSON, *rest_of(head)), body=body)
+    headers = rest_of(first, joined=making.own is None)
+    return Reply(status=first.status, headers=(JSON, *headers), body=body)
 
 
 def _all_known(question: Question, batch: Batch) -> Answer:

@@ -17,10 +17,10 @@ from proxy.call import Surface, Usage
 from proxy.embeddings.lookup import Piece
 from proxy.embeddings.part import Part, alone, parts_of
 from proxy.errors import UpstreamBroken, UpstreamError
-from proxy.flight import Ending, Flight, Head
+from proxy.flight import Ending, Flight
 from proxy.flights import Flights
 from proxy.keeping import Keeper
-from proxy.outgoing import Outgoing
+from proxy.outgoing import Outgoing, head_of
 from proxy.question import Question
 from proxy.request.headers import recorded
 from proxy.upstreams.base import UpstreamResponse
@@ -108,15 +108,7 @@ class Maker:
                 question.call.grant.release()
             parts = _made(pieces, response, whole)
             stored = await self._keep(pieces, response, parts)
-            flight.begin(
-                Head(
-                    status=response.status,
-                    headers=response.headers,
-                    streaming=False,
-                    upstream=response.upstream,
-                    varied=question.varied_by(response.headers),
-                )
-            )
+            flight.begin(head_of(question, response, streaming=False))
             flight.end(Ending(body=whole, parts=parts, stored=stored))
         except UpstreamError as error:
             question.call.grant.release()

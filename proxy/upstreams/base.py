@@ -35,6 +35,8 @@ class UpstreamResponse(msgspec.Struct, kw_only=True):
     body: AsyncGenerator[bytes, None]
     """Chunks as they arrive. Raises `UpstreamError` when it breaks; ends only when it is whole.
     `aclose()` on it, also before its end, closes the connection or gives it back."""
+    is_personal: bool = False
+    """It was asked for with the client's own credential: refusals and limits are of its account."""
 
     @property
     def content_type(self) -> bytes:

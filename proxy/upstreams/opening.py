@@ -181,6 +181,7 @@ def _refusal(response: UpstreamResponse, error: dict[str, Any]) -> UpstreamRespo
         status=_status_of(error, kind),
         headers=(_JSON, *kept),
         body=Buffered(body),
+        is_personal=response.is_personal,
     )
 
 

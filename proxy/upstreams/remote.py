@@ -147,6 +147,7 @@ class RemoteServer:
             status=incoming.status_code,
             headers=_passed(incoming.headers.raw, is_decoded=coding != b"identity"),
             body=received,
+            is_personal=self._config.credential == "passthrough" and bool(request.credential),
         )
 
     def _headers_for(self, request: UpstreamRequest) -> list[tuple[bytes, bytes]]:
