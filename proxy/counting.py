@@ -7,10 +7,15 @@ from proxy.metrics import Metrics
 from proxy.outcome import entries_of, reasons_of, word
 from proxy.reply import Answer
 
+_MAX_MODELS = 100
+"""Clients and upstreams name models as they like, and each name stays in the metrics for good."""
+_OTHER = "other"
+
 
 class Counting:
     """Counts each answer once. Finding a metric by its labels costs more than counting, so those of
-    the usual answers are remembered; there are as many as labels have values, which are few."""
+    the usual answers are remembered; there are as many as labels have values, which are few: models
+    beyond the first hundred are counted together, as `other`."""
 
     def __init__(self, metrics: Metrics) -> None:
         self._metrics = metrics
@@ -42,6 +47,8 @@ class Counting:
         return self._latency[name]
 
     def _tokens(self, model: str) -> tuple[Counter, Counter]:
+        if model not in self._saved and len(self._saved) >= _MAX_MODELS:
+            model = _OTHER
         if model not in self._saved:
             saved = self._metrics.tokens_saved
             self._saved[model] = saved.labels(model, "input"), saved.labels(model, "output")
