@@ -9,6 +9,7 @@ RejoinderError
     ├── UpstreamUnreachable    no connection: nothing was sent, so another try is safe
     ├── UpstreamStopped        this proxy is shutting down; another one may do better
     ├── UpstreamTimeout        a phase took too long: connect, first_byte, idle or total
+    ├── UpstreamRedirect       it sends elsewhere, where nobody follows
     └── UpstreamBroken         the connection failed in the middle, or the stream ended too early
 """
 
@@ -84,6 +85,10 @@ class UpstreamTimeout(UpstreamError):
     def __init__(self, message: str, *, upstream: str, phase: str) -> None:
         super().__init__(message, upstream=upstream)
         self.phase = phase
+
+
+class UpstreamRedirect(UpstreamError):
+    """A status 3xx. Followed by nobody: where requests and their keys go is the config's to say."""
 
 
 class UpstreamBroken(UpstreamError):

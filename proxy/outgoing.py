@@ -5,6 +5,7 @@ from collections.abc import Mapping
 
 import msgspec
 
+from proxy.errors import UpstreamRedirect
 from proxy.flight import Head
 from proxy.question import Question
 from proxy.request import wire
@@ -25,10 +26,15 @@ class Outgoing:
     async def send(
         self, question: Question, *, replace: Mapping[str, bytes] = _NOTHING
     ) -> UpstreamResponse:
-        """The response, headers first. `replace` puts other members (JSON) into the body. Raises
-        UpstreamError."""
+        """The response, headers first; never a redirect. `replace` puts other members (JSON) into
+        the body. Raises UpstreamError."""
         request = functools.partial(self._request, question, _body(question, replace))
-        return await self._sender.send(question.route, request)
+        response = await self._sender.send(question.route, request)
+        if 300 <= response.status < 400:
+            await response.body.aclose()
+            text = f"upstream {response.upstream}: answers with a redirect ({response.status})"
+            raise UpstreamRedirect(text, upstream=response.upstream)
+        return response
 
     def _request(self, question: Question, body: bytes, _upstream: Upstream) -> UpstreamRequest:
         call = question.call

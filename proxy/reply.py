@@ -9,6 +9,7 @@ from proxy.errors import (
     ClientError,
     UpstreamBusy,
     UpstreamError,
+    UpstreamRedirect,
     UpstreamStopped,
     UpstreamTimeout,
     UpstreamUnreachable,
@@ -101,4 +102,6 @@ def _status_of(error: UpstreamError) -> tuple[int, str]:
         return 503, "shutting_down"
     if isinstance(error, UpstreamUnreachable):
         return 503, "upstream_unreachable"
+    if isinstance(error, UpstreamRedirect):
+        return 502, "upstream_redirect"
     return 502, "upstream_broken"

@@ -137,6 +137,10 @@ class RemoteServer:
             raise
         self._trouble = ""
         received = RemoteBody(incoming, watchdog, upstream=self._upstream)
+        if not 200 <= incoming.status_code <= 599:
+            await received.aclose()
+            text = f"upstream {self._upstream}: answers with a status that HTTP does not know"
+            raise UpstreamBroken(text, upstream=self._upstream)
         coding = incoming.headers.get("content-encoding", "identity").lower().encode()
         if coding != b"identity" and coding not in _DECODED:
             await received.aclose()

@@ -150,6 +150,31 @@ async def test_method_path_query_status_and_headers_are_kept(tmp_path):
     assert not {"set-cookie", "x-odd2"} & set(answer.headers)
 
 
+async def test_a_redirect_is_the_client_s_to_follow(tmp_path):
+    async def elsewhere(_request, writer):
+        writer.write(plain(b"", status="302 Found", headers=("location: https://blob.example/1",)))
+
+    async with (
+        serving(elsewhere) as upstream,
+        running(CONFIG.format(upstream=upstream.url), tmp_path) as p,
+    ):
+        answer = await p.http.get(f"{p.url}/v1/files/file-1/content")
+    assert (answer.status_code, answer.headers["location"]) == (302, "https://blob.example/1")
+    assert len(upstream.requests) == 1
+
+
+async def test_a_status_that_http_does_not_know_is_a_502(tmp_path):
+    async def odd(_request, writer):
+        writer.write(plain(b"", status="999 Odd"))
+
+    async with (
+        serving(odd) as upstream,
+        running(CONFIG.format(upstream=upstream.url), tmp_path) as p,
+    ):
+        answer = await p.http.get(f"{p.url}/v1/files/file-1")
+    assert (answer.status_code, answer.json()["error"]["code"]) == (502, "upstream_broken")
+
+
 async def test_a_file_comes_through_from_openais_client(tmp_path):
     async def answer(request, writer) -> None:
         writer.write(

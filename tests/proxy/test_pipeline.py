@@ -335,6 +335,31 @@ async def test_an_upstream_error_is_passed_on_and_not_stored(tmp_path):
     assert [a.json()["error"]["message"] for a in answers] == ["no", "no"]
 
 
+@pytest.mark.parametrize(
+    ("status", "code"),
+    [
+        ("302 Found", "upstream_redirect"),
+        ("304 Not Modified", "upstream_redirect"),
+        ("600 Odd", "upstream_broken"),
+        ("999 Odd", "upstream_broken"),
+    ],
+)
+async def test_a_status_that_is_no_answer_is_a_502_in_openai_s_shape(tmp_path, status, code):
+    async def odd(_request, writer):
+        writer.write(plain(b"", status=status, headers=("location: http://other.example/",)))
+
+    async with (
+        serving(odd) as upstream,
+        running(CONFIG.format(upstream=upstream.url, options="", policy=""), tmp_path) as p,
+    ):
+        answer = await p.ask()
+        streamed = await p.ask(stream=True)
+    for one in (answer, streamed):
+        assert trace(one)[:2] == (502, "miss")
+        assert one.json()["error"]["code"] == code
+        assert "location" not in one.headers
+
+
 async def test_a_dead_upstream_is_a_503_in_openai_s_shape(tmp_path):
     async with running(
         CONFIG.format(upstream="http://127.0.0.1:9", options="", policy=""), tmp_path
