@@ -6,8 +6,6 @@ Litestar routes to it. It is plain ASGI because each layer here is paid by every
 import asyncio
 import contextlib
 import logging
-import random
-import re
 import time
 from urllib.parse import unquote
 
@@ -19,7 +17,7 @@ from proxy.client import Client
 from proxy.counting import Counting
 from proxy.errors import ClientError, ClientLeft, UpstreamError
 from proxy.metrics import Metrics
-from proxy.outcome import Bypass, headers_of
+from proxy.outcome import REFUSED, headers_of
 from proxy.quotas import with_limits
 from proxy.reply import (
     JSON,
@@ -29,14 +27,12 @@ from proxy.reply import (
     of_fault,
     of_upstream_error,
 )
+from proxy.requestid import request_id as id_of
 from proxy.routing import Router
 from proxy.site import Site
-from proxy.target import Target, target_of
+from proxy.target import Target, is_cached, target_of
 
 log = logging.getLogger("rejoinder.data")
-
-_REQUEST_ID = re.compile(rb"[\w.:-]{1,128}")
-_REFUSED = Bypass(reasons=("refused",))
 
 
 class DataPort:
@@ -54,7 +50,7 @@ class DataPort:
 
     async def _respond(self, site: Site, scope: Scope, receive: Receive, send: Send) -> None:
         started = time.perf_counter()
-        request_id = _request_id(scope["headers"])
+        request_id = id_of(scope["headers"])
         client = Client(receive)
         try:
             reply = await self._reply(site, scope, client, request_id, started)
@@ -74,14 +70,15 @@ class DataPort:
         try:
             target = target_of(scope["method"], scope["raw_path"].decode("latin-1"))
         except ClientError as error:
-            return of_client_error(error)
+            reply = of_client_error(error)
+            if is_cached(scope["raw_path"]):
+                reply.headers += headers_of(REFUSED)
+            return reply
         if target.surface is None:
             return await _other(site, target, scope, client, request_id)
         answer = await _answer(site, target, scope, client, request_id)
         self._counting.count(target.surface, answer, elapsed_s=time.perf_counter() - started)
-        reply = answer.reply
-        reply.headers += headers_of(answer.outcome)
-        return reply
+        return answer.reply
 
 
 async def _answer(
@@ -94,15 +91,23 @@ async def _answer(
             target.surface, target.path, scope, client.receive, request_id=request_id
         )
         answer = await site.pipeline.answer(question, client)
-        answer.reply.headers = with_limits(answer.reply.headers, question.call.grant)
+        reply = answer.reply
+        reply.headers = with_limits(reply.headers, question.call.grant)
+        if not question.hides_outcome:
+            reply.headers += headers_of(answer.outcome)
         return answer
     except ClientError as error:
-        return Answer(reply=of_client_error(error), outcome=_REFUSED)
+        return _refused(of_client_error(error))
     except ClientLeft:
         raise
     except Exception:
         log.exception("%s failed", request_id)
-        return Answer(reply=of_fault(request_id), outcome=_REFUSED)
+        return _refused(of_fault(request_id))
+
+
+def _refused(reply: Reply) -> Answer:
+    reply.headers += headers_of(REFUSED)
+    return Answer(reply=reply, outcome=REFUSED)
 
 
 async def _other(
@@ -155,11 +160,3 @@ def _models(router: Router, path: str, *, tenant: str) -> Reply:
     else:
         body = msgspec.json.encode({"object": "list", "data": router.models(tenant=tenant)})
     return Reply(status=200, headers=(JSON,), body=body)
-
-
-def _request_id(headers: list[tuple[bytes, bytes]]) -> str:
-    """The client's own `x-request-id`, where it has a plain form; else a new one."""
-    for name, value in headers:
-        if name == b"x-request-id" and _REQUEST_ID.fullmatch(value):
-            return value.decode()
-    return f"req_{random.getrandbits(96):024x}"

@@ -10,6 +10,7 @@ import msgspec
 
 from proxy.app import Proxy
 from proxy.errors import ConfigError
+from proxy.protocol import Patience
 from proxy.server import CannotListen, Listening, Server, bind, load_certificate, tls_context
 from proxy.settings.address import parse_address
 from proxy.settings.config import Config
@@ -90,17 +91,24 @@ async def serve(proxy: Proxy, ports: Ports, certificates: Certificates, *, stop:
     | readyz: 503     | no new connections         | what is left ends with an error
     """
     max_header_bytes = int(proxy.config.limits.headers)
+
+    def patience() -> Patience:
+        limits = proxy.config.limits
+        return Patience(head_s=limits.head_timeout, body_s=limits.body_timeout)
+
     data = Server(
         [one.socket for one in ports.data],
         proxy.data,
         tls=certificates.data,
         max_header_bytes=max_header_bytes,
+        patience=patience,
     )
     admin = Server(
         [ports.admin.socket],
         proxy.admin,
         tls=certificates.admin,
         max_header_bytes=max_header_bytes,
+        patience=patience,
     )
     serving = asyncio.create_task(data.run())
     administering = asyncio.create_task(admin.run())

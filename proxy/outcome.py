@@ -67,6 +67,9 @@ class Bypass(msgspec.Struct, frozen=True, kw_only=True):
     reasons: tuple[str, ...]
 
 
+REFUSED = Bypass(reasons=("refused",))
+"""The request was answered with an error before anything else was done."""
+
 Hit: TypeAlias = ExactHit | SemanticHit | StaleHit
 
 

@@ -39,6 +39,12 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
         return self.serves and eligibility.read and eligibility.write
 
     @property
+    def hides_outcome(self) -> bool:
+        """The answer does not tell what became of its request."""
+        policy = self.route.policy
+        return policy is not None and policy.hide_outcome
+
+    @property
     def finishes_alone(self) -> bool:
         """The answer is made to its end even when every client has left."""
         policy = self.route.policy

@@ -8,6 +8,7 @@ from proxy.errors import ClientError, ClientLeft
 from proxy.request import directives, wire
 from proxy.request.headers import is_looping
 from proxy.settings.config import Limits
+from proxy.settings.units import Bytes
 from proxy.tenants import Identity, Tenants
 
 
@@ -31,7 +32,7 @@ class Receiver:
         """Who asks. Raises ClientError: 401 for a bad key, 431 for too many headers, 508 for a
         request that has been here before."""
         if sum(len(name) + len(value) for name, value in headers) > self._limits.headers:
-            raise ClientError(431, f"The headers exceed {self._limits.headers} bytes.")
+            raise ClientError(431, f"The headers exceed the limit of {self._limits.headers}.")
         if is_looping(headers, via=self._via):
             text = (
                 "This request has passed through this proxy before: an upstream leads back to it."
@@ -105,6 +106,5 @@ def _checked(kind: str, body: bytes, max_bytes: int) -> bytes:
 
 
 def _too_large(max_bytes: int) -> ClientError:
-    return ClientError(
-        413, f"The body exceeds the limit of {max_bytes} bytes.", code="request_too_large"
-    )
+    text = f"The body exceeds the limit of {Bytes(max_bytes)}."
+    return ClientError(413, text, code="request_too_large")

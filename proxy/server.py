@@ -6,6 +6,7 @@ import logging
 import signal
 import socket
 import ssl
+import time
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -13,13 +14,15 @@ from typing import Any
 import msgspec
 import uvicorn
 
-from proxy.protocol import BoundedProtocol
+from proxy.protocol import BoundedProtocol, Patience
 from proxy.settings.address import Address, Tcp, Unix
 from proxy.settings.listeners import Tls
 
 _BACKLOG = 2048
 _HEAD_BYTES_OVER_LIMIT = 64 * 2**10
 """What a request line may take beside the headers' own limit."""
+_SWEEP_S = 1.0
+"""How exactly the times are kept that a client may take."""
 
 Application = Callable[[Any, Any, Any], Coroutine[Any, Any, None]]
 """ASGI; each library has types of its own for it."""
@@ -56,7 +59,9 @@ class Server:
         *,
         tls: ssl.SSLContext | None,
         max_header_bytes: int,
+        patience: Callable[[], Patience],
     ) -> None:
+        """`patience` is asked again and again: a reload may change it."""
         config = uvicorn.Config(
             application,
             loop="none",
@@ -75,10 +80,15 @@ class Server:
         config.ssl = tls
         self._uvicorn = _Uvicorn(config)
         self._sockets = list(sockets)
+        self._patience = patience
 
     async def run(self) -> None:
         """Returns after `stop`, when the last answer is out."""
-        await self._uvicorn.serve(sockets=self._sockets)
+        sweeping = asyncio.create_task(self._sweep())
+        try:
+            await self._uvicorn.serve(sockets=self._sockets)
+        finally:
+            sweeping.cancel()
 
     def stop(self) -> None:
         """No new connections, and no second request on those that are open."""
@@ -91,6 +101,16 @@ class Server:
         for connection in self._uvicorn.server_state.connections:
             connection.transport.abort()
         self._uvicorn.force_exit = True
+
+    async def _sweep(self) -> None:
+        """One look at all connections costs less than a timer for each request."""
+        while True:
+            patience = self._patience()
+            await asyncio.sleep(min(_SWEEP_S, patience.head_s, patience.body_s))
+            now_s = time.monotonic()
+            for connection in list(self._uvicorn.server_state.connections):
+                assert isinstance(connection, BoundedProtocol)
+                connection.sweep(now_s, patience)
 
 
 def bind(address: Address) -> Listening:

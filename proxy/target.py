@@ -24,6 +24,9 @@ _METHODS = {
     Surface.RESPONSES: ("POST",),
 }
 _READ = ("GET", "HEAD")
+_DOTS = frozenset({".", ".."})
+_MOST_DECODINGS = 4
+"""One more than any chain of servers should do; what is not plain by then is refused."""
 
 
 class Target(msgspec.Struct, frozen=True, kw_only=True):
@@ -57,11 +60,23 @@ def target_of(method: str, raw_path: str) -> Target:
     return Target(path=path, models=is_models and method in _READ)
 
 
+def is_cached(url: bytes) -> bool:
+    """Whether answers there tell what became of their request, errors too."""
+    path = _below_v1(url.partition(b"?")[0].decode("latin-1"))
+    return path is not None and surface_of(path) is not None
+
+
 def _climbs(path: str) -> bool:
-    """Routes are chosen by the path as it stands: an upstream must not find another one in it."""
-    if "." not in path and "%2" not in path:
+    """Routes are chosen by the path as it stands: an upstream must not find another one in it. Some
+    servers decode once more than those before them, and some take `..;a=1` for `..`."""
+    if "." not in path and "%" not in path:
         return False
-    return not {".", ".."}.isdisjoint(unquote(path).replace("\\", "/").split("/"))
+    for _ in range(_MOST_DECODINGS):
+        segments = path.replace("\\", "/").split("/")
+        if any(segment.partition(";")[0] in _DOTS for segment in segments):
+            return True
+        path = unquote(path)
+    return "%25" in path
 
 
 def _below_v1(path: str) -> str | None:

@@ -60,8 +60,8 @@ class TagRule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     prefix: str = ""
     """Put before each value of the header, tool, argument or document."""
     pattern: str | None = None
-    """Regular expression (Python's, as the `regex` package reads it), searched in user, system and
-    tool messages."""
+    """Regular expression (Python's, as the `regex` package reads it), searched in all texts of a
+    request but the answers of assistants."""
     tag: str | None = None
     r"""Made from a match of `pattern`; `\1` is its first group."""
 
@@ -107,11 +107,13 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """Who may be answered from an entry: the same credential, the same tenant, everyone."""
     normalize: tuple[Fold, ...] = ()
     """Differences in the text of user and system messages that do not make another request, and
-    `message_ids`: those in the ids that clients give to messages and tool calls."""
+    `message_ids`: those in the ids that clients give to messages and tool calls. Texts that look
+    like code or quotations keep their spaces, letters and characters."""
     strip: tuple[str, ...] = ()
     """What does not count in the text of user and system messages: `uuid`, `timestamp` (with a
     time of day), `request_id` (`req_…`, `trace-…` and the like), or regular expressions of your own
-    (Python's, as the `regex` package reads them)."""
+    (Python's, as the `regex` package reads them). A request on which they take more than 100 ms
+    passes the cache by."""
     key: Key = _default(Key())
     """Which fields of a request make it another one."""
     semantic: Semantic | None = None
@@ -129,6 +131,10 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     it took to make, and by chance, so that many readers of one answer do not all do it at once."""
     on_disconnect: Literal["cancel", "finish"] = "cancel"
     """When every client has left: stop the upstream, or finish into the cache."""
+    hide_outcome: bool = False
+    """Leave out the headers `X-Cache`, `X-Cache-Similarity`, `Cache-Status` and `Age`: with
+    `share: everyone` they tell strangers what was asked before. Less plainly it is still told by
+    how soon an answer comes, by headers that only the upstream sends, and by `only-if-cached`."""
     max_entry: Bytes = _default(Bytes(8 * 2**20))
     """A larger answer is passed through and not stored."""
 
@@ -271,9 +277,19 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     body: Bytes = _default(Bytes(32 * 2**20))
     """A larger body is refused with 413."""
     headers: Bytes = _default(Bytes(64 * 2**10))
-    """All headers together."""
+    """All headers together; more are refused with 431."""
+    head_timeout: Duration = _default(Duration(30))
+    """How long the request line and the headers may take to come in, from their first byte or the
+    beginning of the connection. Then 408, or just the end where nothing came."""
+    body_timeout: Duration = _default(Duration(60))
+    """How long no piece of a body may come, before it is whole. Then 408."""
     each_tenant: Quota = _default(Quota())
     """What each tenant may ask for, where `tenants.limits` does not say otherwise."""
+
+    def __post_init__(self) -> None:
+        for name in ("head_timeout", "body_timeout"):
+            if not getattr(self, name):
+                raise ValueError(f"`{name}` must be more than 0")
 
 
 class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
