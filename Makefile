@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 CONFIG ?= configs/quickstart.yaml
 # torch goes in first and alone: left to a dependency, pip would bring another build of it.
-# On a machine without a GPU, `make serve PIP_ARGS="--index-url …"` can name an index of CPU builds.
+# PIP_ARGS goes to pip as it is: on a machine without a GPU it can name an index of CPU builds.
 TORCH ?= torch==2.13.0
 PIP_ARGS ?=
 PIP = $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt $(PIP_ARGS)

@@ -12,7 +12,7 @@ from engine.config import ChosenDtype, WeightsDtype
 from engine.errors import ModelUnusable
 from engine.fused import FusedLayer
 from engine.gguf import GGUFFile
-from engine.kernels.library import Kernels
+from engine.kernels.bindings import Kernels
 from engine.layers import Attention, DecoderLayer, GatedMLP, Linear, RMSNorm
 from engine.linear import Int8Linear
 from engine.memory import Arena

@@ -6,7 +6,7 @@ from collections import Counter
 import torch
 
 from engine.attention.spans import AttentionSpans
-from engine.kernels.library import Kernels, LayerStruct, NormedLinearStruct
+from engine.kernels.bindings import Kernels, LayerStruct, NormedLinearStruct
 from engine.layers import DecoderLayer, RMSNorm
 from engine.linear import Int8Linear
 from engine.pool import LayerPages

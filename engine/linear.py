@@ -17,7 +17,7 @@ import msgspec
 import torch
 from torch.nn.functional import pad
 
-from engine.kernels.library import Kernels, LinearStruct
+from engine.kernels.bindings import Kernels, LinearStruct
 from engine.memory import Arena
 
 GROUP = 32

@@ -8,6 +8,7 @@ from engine.attention.cpu import TiledAttention
 from engine.attention.reference import attend
 from engine.attention.spans import Attend
 from engine.batch import Chunk, build_batch
+from engine.kernels.bindings import Kernels
 from engine.kernels.build import (
     KernelsUnavailable,
     cache_folder,
@@ -15,7 +16,6 @@ from engine.kernels.build import (
     cpu_flags,
     library_path,
 )
-from engine.kernels.library import Kernels
 from engine.linear import Int8Linear, round_weight
 from engine.memory import Arena
 from engine.pages import PageLayout

@@ -8,8 +8,8 @@ from enginekit import Kit, Tiny, write_tiny
 
 from engine.families import load_model
 from engine.gguf import GGUFFile
+from engine.kernels.bindings import Kernels
 from engine.kernels.check import load_kernels
-from engine.kernels.library import Kernels
 from engine.tokenizer import tokenizer_from_gguf
 from engine.weights import locate
 

@@ -6,7 +6,7 @@ import torch
 from engine.attention.reference import attend
 from engine.attention.spans import Attend
 from engine.batch import Chunk, build_batch
-from engine.kernels.library import Kernels
+from engine.kernels.bindings import Kernels
 from engine.pages import PageLayout
 from engine.pool import LayerPages, PagePool
 

@@ -13,9 +13,9 @@ from engine.errors import EngineError
 from engine.families import load_model
 from engine.gguf import GGUFFile
 from engine.kernels import build
+from engine.kernels.bindings import Kernels
 from engine.kernels.build import KernelsUnavailable, compiler_path, cpu_flags, library_path
 from engine.kernels.check import check, load_kernels, load_numba
-from engine.kernels.library import Kernels
 from engine.tokenizer import tokenizer_from_gguf
 
 

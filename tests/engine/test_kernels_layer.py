@@ -10,7 +10,7 @@ from engine.batch import Chunk, build_batch
 from engine.calibration import calibrate
 from engine.families import load_model
 from engine.gguf import GGUFFile
-from engine.kernels.library import Kernels
+from engine.kernels.bindings import Kernels
 from engine.linear import Int8Linear
 from engine.pages import PageLayout
 from engine.pool import PagePool

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from engine.kernels.library import Kernels
+from engine.kernels.bindings import Kernels
 from engine.linear import Int8Linear, Loudness, round_weight
 from engine.memory import Arena
 
