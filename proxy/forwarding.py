@@ -8,7 +8,8 @@ from collections.abc import AsyncIterator
 import msgspec
 
 from index.entry import Snapshot
-from proxy.answer.grammar import DONE_FRAME, Frame
+from proxy import large
+from proxy.answer.grammar import DONE_FRAME, Discarded, Frame
 from proxy.answer.payload import Payload
 from proxy.answer.recording import Complete, StreamRecorder, record_plain
 from proxy.answer.replay import Unreplayable, plain
@@ -19,6 +20,7 @@ from proxy.flights import Flights
 from proxy.keeping import Keeper
 from proxy.outgoing import Outgoing, head_of
 from proxy.question import Question
+from proxy.request.choices import num_choices
 from proxy.turns import NoTurns, Turns
 from proxy.upstreams.base import UpstreamResponse
 
@@ -117,13 +119,20 @@ class Forwarder:
             return
         if response.status >= 400:
             question.call.grant.release()
-        whole = b"".join([piece async for piece in body])
+        beginning = await large.read(body, max_entry_bytes=question.max_entry_bytes)
+        if not beginning.is_whole:
+            discarded = Discarded(reason="too large to be held")
+            await self._keeper.keep(question, found, response, discarded)
+            await large.pour(flight, head, beginning, body)
+            return
+        whole = b"".join(beginning.pieces)
         recording = record_plain(
             question.call.surface,
             response.status,
             response.headers,
             whole,
             max_bytes=question.max_entry_bytes,
+            num_choices=num_choices(question.call),
         )
         stored = await self._keeper.keep(question, found, response, recording)
         flight.begin(head)
@@ -140,7 +149,11 @@ class Forwarder:
         head: Head,
     ) -> None:
         recorder = StreamRecorder(
-            question.call.surface, max_bytes=question.max_entry_bytes, headers=response.headers
+            question.call.surface,
+            response.status,
+            response.headers,
+            max_bytes=question.max_entry_bytes,
+            num_choices=num_choices(question.call),
         )
         # The first event has come, or been waited for in vain (`proxy.upstreams.opening`).
         flight.begin(head)

@@ -51,6 +51,7 @@ def _update(answer: Json, said: Json) -> None:
 
 
 def _add_choice(into: Json, choice: Json) -> None:
+    choice.pop("message", None)  # the message so far, as some servers send it beside each delta
     delta = choice.pop("delta", None)
     if isinstance(delta, dict):
         _add(into.setdefault("message", {}), delta)
@@ -123,9 +124,12 @@ def _finished(choice: Json, index: int, surface: Surface) -> Json:
     if surface is Surface.CHAT:
         message = choice.pop("message", {})
         whole["message"] = {"role": "assistant", "content": None, **message}
-        for call in message.get("tool_calls") or ():
+        calls = message.get("tool_calls")
+        for call in calls if isinstance(calls, list) else ():
             if isinstance(call, dict):
                 call.pop("index", None)
+    else:
+        whole["text"] = ""
     whole.update(choice)
     whole.setdefault("logprobs", None)
     return whole

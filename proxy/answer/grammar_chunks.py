@@ -1,11 +1,12 @@
 """The grammar of chat and legacy completions: chunks with choices, then `[DONE]`."""
 
-import re
+from collections.abc import Iterable
 
 import msgspec
+from msgspec import UNSET, UnsetType
 
+from proxy.answer.finishing import Finishing
 from proxy.answer.grammar import (
-    COMPLETE_REASONS,
     DONE_FRAME,
     READ_FAULTS,
     Answer,
@@ -17,21 +18,21 @@ from proxy.answer.grammar import (
     read_usage,
 )
 from proxy.answer.sse import frame_data, frame_event
-from proxy.call import Usage
+from proxy.call import Surface, Usage
 
-_COMPACT_NULL_USAGE = b',"usage":null'
-_NULL_USAGE = re.compile(rb',\s*"usage"\s*:\s*null|"usage"\s*:\s*null\s*,')
-"""Exact on valid JSON: inside a string every quote is escaped, so `"usage"` followed by a colon can
-only be a member's name."""
+_NULL_USAGE = b',"usage":null'
+_USAGE = b'"usage"'
 
 
 class ChunkGrammar:
     """Usage is held back until the end and passed on as a chunk of its own, whichever chunks it
     came with; so one stream serves clients with and without it."""
 
-    __slots__ = ("_usage", "_usage_frame", "_usage_sent")
+    __slots__ = ("_num_choices", "_usage", "_usage_frame", "_usage_sent")
 
-    def __init__(self) -> None:
+    def __init__(self, *, num_choices: int | None) -> None:
+        """`num_choices`: how many were asked for; None where that cannot be told."""
+        self._num_choices = num_choices
         self._usage: Usage | None = None
         self._usage_frame = b""
         self._usage_sent = False
@@ -43,10 +44,8 @@ class ChunkGrammar:
 
     def read(self, frame: bytes) -> tuple[Frame, ...]:
         """Cheap tests of bytes for the usual chunks; only odd ones are decoded."""
-        bare = frame
-        if b'"usage"' in frame:
-            bare = frame.replace(_COMPACT_NULL_USAGE, b"")
-        if frame.startswith(b"data: {") and b'"usage"' not in bare and b'"error"' not in bare:
+        bare = _without_null_usage(frame) if _USAGE in frame else frame
+        if frame.startswith(b"data: {") and _USAGE not in bare and b'"error"' not in bare:
             return (Frame(kind=FrameKind.CONTENT, data=frame, bare=bare),)
         return self._read_odd(frame)
 
@@ -58,7 +57,7 @@ class ChunkGrammar:
         return (Frame(kind=FrameKind.USAGE, data=self._usage_frame, bare=b""),)
 
     def judge(self, frames: list[bytes]) -> Answer | Discarded:
-        """Whole when every choice that was seen has a good finish reason."""
+        """Whole when every choice that was asked for has a good finish reason."""
         joined = b"[" + b",".join(map(frame_data, frames)) + b"]"
         try:
             chunks = _CHUNKS.decode(joined)
@@ -66,15 +65,19 @@ class ChunkGrammar:
             return Discarded(reason="a chunk does not have the form of one")
         if len(chunks) != len(frames) or not is_readable(joined):
             return Discarded(reason="a chunk does not have the form of one")
-        reasons: dict[int, str | None] = {}
+        finishing = Finishing(self._num_choices)
         model = ""
         has_tool_calls = False
-        for chunk in chunks:
+        for chunk, frame in zip(chunks, frames, strict=True):
+            if chunk.choices is None and not _members(frame):
+                return Discarded(reason="a chunk is empty")
+            choices = chunk.choices or ()
+            if any(choice.message and not choice.delta for choice in choices):
+                return Discarded(reason="a chunk has a message and no delta")
             model = model or chunk.model or ""
-            for choice in chunk.choices or ():
-                reasons[choice.index] = choice.finish_reason or reasons.get(choice.index)
-                has_tool_calls = has_tool_calls or choice.calls_tools
-        return judged(reasons, usage=self._usage, model=model, has_tool_calls=has_tool_calls)
+            finishing.add(choices)
+            has_tool_calls = has_tool_calls or _calls_tools(choices)
+        return finishing.judged(usage=self._usage, model=model, has_tool_calls=has_tool_calls)
 
     def _read_odd(self, frame: bytes) -> tuple[Frame, ...]:
         if frame == DONE_FRAME:
@@ -84,21 +87,23 @@ class ChunkGrammar:
         members = _members(frame)
         if frame_event(frame) == b"error" or _tells_error(members):
             return (Frame(kind=FrameKind.ERROR, data=frame, bare=frame),)
-        usage = read_usage(members.get("usage", b"null"))
-        if usage is None:
-            bare = _NULL_USAGE.sub(b"", frame)
+        if "usage" not in members:
+            return (Frame(kind=FrameKind.CONTENT, data=frame, bare=frame),)
+        bare = _rewritten(frame, {n: raw for n, raw in members.items() if n != "usage"})
+        if not is_set(members["usage"]):
             return (Frame(kind=FrameKind.CONTENT, data=frame, bare=bare),)
-        self._usage = usage
+        self._usage = read_usage(members["usage"]) or self._usage
         if bytes(members.get("choices", b"[]")) in (b"[]", b"null"):
             self._usage_frame = frame
             return ()
-        content = _frame({**members, "usage": msgspec.Raw(b"null")})
-        bare = _frame({name: raw for name, raw in members.items() if name != "usage"})
-        self._usage_frame = _frame({**members, "choices": msgspec.Raw(b"[]")})
+        content = _rewritten(frame, {**members, "usage": msgspec.Raw(b"null")})
+        self._usage_frame = _rewritten(frame, {**members, "choices": msgspec.Raw(b"[]")})
         return (Frame(kind=FrameKind.CONTENT, data=content, bare=bare),)
 
 
-def judge_chunks_body(body: bytes) -> Answer | Discarded:
+def judge_chunks_body(
+    surface: Surface, body: bytes, *, num_choices: int | None
+) -> Answer | Discarded:
     """The plain form of the same: a chat or a legacy completion."""
     try:
         plain = _PLAIN.decode(body)
@@ -106,54 +111,44 @@ def judge_chunks_body(body: bytes) -> Answer | Discarded:
         return Discarded(reason="the body does not have the form of a completion")
     if is_set(plain.error):
         return Discarded(reason="the body tells an error")
-    reasons = {choice.index: choice.finish_reason for choice in plain.choices}
-    return judged(
-        reasons,
+    said = [one.message if surface is Surface.CHAT else one.text for one in plain.choices]
+    if None in said:
+        return Discarded(reason="a choice says nothing")
+    finishing = Finishing(num_choices)
+    finishing.add(plain.choices)
+    return finishing.judged(
         usage=read_usage(plain.usage),
         model=plain.model or "",
-        has_tool_calls=any(choice.calls_tools for choice in plain.choices),
+        has_tool_calls=_calls_tools(plain.choices),
     )
 
 
-def judged(
-    reasons: dict[int, str | None], *, usage: Usage | None, model: str, has_tool_calls: bool
-) -> Answer | Discarded:
-    """The verdict by the finish reasons of all choices."""
-    if not reasons:
-        return Discarded(reason="no choices")
-    finished: list[str] = []
-    for index in sorted(reasons):
-        reason = reasons[index]
-        if reason is None:
-            return Discarded(reason=f"choice {index} has no finish reason")
-        if reason not in COMPLETE_REASONS:
-            return Discarded(reason=f"choice {index} ended with {reason}")
-        finished.append(reason)
-    return Answer(
-        usage=usage,
-        model=model,
-        finish_reasons=tuple(finished),
-        has_tool_calls=has_tool_calls or "tool_calls" in finished or "function_call" in finished,
+def _calls_tools(choices: Iterable["_Choice"]) -> bool:
+    return any(
+        bool(said.tool_calls) or is_set(said.function_call)
+        for choice in choices
+        for said in (choice.delta, choice.message)
+        if said is not None
     )
+
+
+class _Object(msgspec.Struct):
+    """Any object."""
 
 
 class _Message(msgspec.Struct):
     """A delta, or the message of a plain answer."""
 
-    tool_calls: list[msgspec.Raw] | None = None
+    tool_calls: list[_Object] | None = None
     function_call: msgspec.Raw = msgspec.Raw()
 
 
 class _Choice(msgspec.Struct):
-    index: int = 0
+    index: int | UnsetType = UNSET
     finish_reason: str | None = None
     delta: _Message | None = None
     message: _Message | None = None
-
-    @property
-    def calls_tools(self) -> bool:
-        said = self.delta or self.message
-        return said is not None and (bool(said.tool_calls) or is_set(said.function_call))
+    text: str | None = None
 
 
 class _Chunk(msgspec.Struct):
@@ -182,8 +177,23 @@ def _tells_error(members: dict[str, msgspec.Raw]) -> bool:
     return bytes(members.get("object", b"")) == b'"error"'  # vLLM's form
 
 
-def _frame(members: dict[str, msgspec.Raw]) -> bytes:
-    return b"data: " + msgspec.json.encode(members) + b"\n\n"
+def _without_null_usage(frame: bytes) -> bytes:
+    """The frame without `"usage":null`, where its bytes show that it is a member of the chunk and
+    not of something within it: a single brace closes after it, the frame's own. Else as it is.
+
+    Inside a string every quote is escaped, so what is found is a member's name on valid JSON.
+    """
+    head, found, tail = frame.rpartition(_NULL_USAGE)
+    is_top = found and tail.endswith(b"}\n\n") and tail.count(b"}") == 1 and b"]" not in tail
+    return head + tail if is_top else frame
+
+
+def _rewritten(frame: bytes, members: dict[str, msgspec.Raw]) -> bytes:
+    """The frame with these members instead of its own."""
+    event = frame_event(frame)
+    head = b"event: " + event + b"\n" if event else b""
+    lines = msgspec.json.encode(members).replace(b"\n", b"\ndata: ")
+    return head + b"data: " + lines + b"\n\n"
 
 
 _CHUNKS = msgspec.json.Decoder(list[_Chunk])

@@ -95,9 +95,17 @@ class _Typed(msgspec.Struct):
     type: str
 
 
+class _Part(msgspec.Struct):
+    annotations: list[msgspec.Raw] | None = None
+
+
 class _Item(msgspec.Struct):
+    """`content` and `summary` in the only form of which events can be made."""
+
     type: str
     status: str | None = None
+    content: list[_Part] | None = None
+    summary: list[_Part] | None = None
 
 
 class _Response(msgspec.Struct):

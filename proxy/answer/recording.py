@@ -19,7 +19,7 @@ from proxy.answer.grammar import (
 from proxy.answer.grammar_chunks import ChunkGrammar, judge_chunks_body
 from proxy.answer.grammar_events import EventGrammar, judge_response
 from proxy.answer.payload import Payload
-from proxy.answer.sse import EventParser
+from proxy.answer.sse import EventParser, frame_data
 from proxy.call import Headers, Surface, Usage
 from proxy.request.headers import recorded
 
@@ -51,16 +51,29 @@ class StreamRecorder:
     __slots__ = ("_ended", "_failure", "_grammar", "_headers", "_kept", "_kept_bytes", "_max_bytes",
                  "_parser", "_surface", "_usage_frame", "done", "told_error")  # fmt: skip
 
-    def __init__(self, surface: Surface, *, max_bytes: int, headers: Headers = ()) -> None:
+    def __init__(
+        self,
+        surface: Surface,
+        status: int,
+        headers: Headers,
+        *,
+        max_bytes: int,
+        num_choices: int | None,
+    ) -> None:
+        """`num_choices`: as `proxy.request.choices` gives it."""
         self._surface = surface
         self._headers = headers
         self._max_bytes = max_bytes
         self._parser = EventParser()
-        self._grammar: Grammar = EventGrammar() if surface is Surface.RESPONSES else ChunkGrammar()
+        self._grammar: Grammar = (
+            EventGrammar()
+            if surface is Surface.RESPONSES
+            else ChunkGrammar(num_choices=num_choices)
+        )
         self._kept: list[bytes] = []
         self._kept_bytes = 0
         self._usage_frame = b""
-        self._failure = ""
+        self._failure = _status_fault(status)
         self._ended = False
         self.done = False
         """The terminal event has come."""
@@ -99,7 +112,7 @@ class StreamRecorder:
         rest = self._parser.flush()
         if self.done:
             return []
-        if rest == [DONE_FRAME]:
+        if len(rest) == 1 and _in_one_spelling(rest[0]) == DONE_FRAME:
             frames += self._take(DONE_FRAME)
         elif was_pending:
             self._fail("the stream was cut in the middle of an event")
@@ -125,7 +138,7 @@ class StreamRecorder:
         )
 
     def _take(self, whole: bytes) -> tuple[Frame, ...]:
-        frames = self._grammar.read(whole)
+        frames = self._grammar.read(_in_one_spelling(whole))
         for frame in frames:
             self._note(frame)
         return frames
@@ -162,14 +175,21 @@ class StreamRecorder:
 
 
 def record_plain(
-    surface: Surface, status: int, headers: Headers, body: bytes, *, max_bytes: int
+    surface: Surface,
+    status: int,
+    headers: Headers,
+    body: bytes,
+    *,
+    max_bytes: int,
+    num_choices: int | None,
 ) -> Recording:
-    """The verdict over a whole plain answer."""
-    if not 200 <= status < 300:
-        return Discarded(reason=f"status {status}")
+    """The verdict over a whole plain answer. `num_choices`: as `proxy.request.choices` gives it."""
+    fault = _status_fault(status)
+    if fault:
+        return Discarded(reason=fault)
     if len(body) > max_bytes:
         return Discarded(reason=f"larger than {max_bytes} bytes")
-    answer = _judge_plain(surface, body)
+    answer = _judge_plain(surface, body, num_choices=num_choices)
     if isinstance(answer, Discarded):
         return answer
     return _complete(answer, surface=surface, headers=headers, body=body)
@@ -182,12 +202,24 @@ class _Embeddings(msgspec.Struct):
     error: msgspec.Raw = msgspec.Raw()
 
 
-def _judge_plain(surface: Surface, body: bytes) -> Answer | Discarded:
+def _status_fault(status: int) -> str:
+    """Other successes are of a part, of nothing yet, or of another's making; replays say 200."""
+    return "" if status == 200 else f"status {status}"
+
+
+def _in_one_spelling(frame: bytes) -> bytes:
+    """The terminal event, also of a server that puts a blank or a name beside it."""
+    if frame.startswith(b"data: {") or b"[DONE]" not in frame:
+        return frame
+    return DONE_FRAME if frame_data(frame).strip() == b"[DONE]" else frame
+
+
+def _judge_plain(surface: Surface, body: bytes, *, num_choices: int | None) -> Answer | Discarded:
     if surface is not Surface.EMBEDDINGS and not is_readable(body):
         return Discarded(reason="the body is not valid JSON")
     match surface:
         case Surface.CHAT | Surface.COMPLETIONS:
-            return judge_chunks_body(body)
+            return judge_chunks_body(surface, body, num_choices=num_choices)
         case Surface.RESPONSES:
             return judge_response(body)
         case Surface.EMBEDDINGS:

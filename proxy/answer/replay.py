@@ -1,8 +1,11 @@
 """A stored answer in the form in which it is asked for, whatever form it came in."""
 
+import contextlib
 import hashlib
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+
+import msgspec
 
 from proxy.answer.assembly import completion
 from proxy.answer.chunking import chunks
@@ -10,11 +13,20 @@ from proxy.answer.events import events, response
 from proxy.answer.grammar import DONE_FRAME
 from proxy.answer.payload import Payload
 from proxy.call import Surface
+from proxy.errors import RejoinderError
 
 _FRAME_END = b"}\n\n"
 _FRAME_END_WITH_NULL_USAGE = b',"usage":null}\n\n'
 """OpenAI puts it on every chunk of a client that asked for usage. JSON has no raw line ends within
-its strings and frames are never empty objects, so the end of a frame is found by its bytes."""
+its strings and kept frames are never empty objects, so a frame's end is found by its bytes."""
+
+_FAULTS = (msgspec.MsgspecError, ArithmeticError, AttributeError, LookupError, RecursionError,
+           TypeError, ValueError)  # fmt: skip
+"""What putting JSON of others into another form may raise, if it is not what it was taken for."""
+
+
+class Unreplayable(RejoinderError):
+    """A recorded answer cannot be put into the form that is asked for."""
 
 
 class Replays:
@@ -32,15 +44,14 @@ class Replays:
         self._made: OrderedDict[bytes, bytes] = OrderedDict()
 
     def plain(self, payload: Payload) -> bytes:
-        """The JSON body. As recorded where it was plain, else put together from the frames."""
-        if payload.body:
-            return payload.body
-        if payload.surface is Surface.RESPONSES:
-            return response(payload.frames)
+        """The JSON body. As recorded where it was plain, else put together from the frames.
+        Raises `Unreplayable`."""
+        if payload.body or payload.surface is Surface.RESPONSES:
+            return plain(payload)
         return self._once(_name(b"plain", payload), lambda: plain(payload))
 
     def stream(self, payload: Payload, *, include_usage: bool) -> bytes:
-        """All frames, the terminal one included."""
+        """All frames, the terminal one included. Raises `Unreplayable`."""
         if not payload.body:
             return stream(payload, include_usage=include_usage)
         form = b"usage" if include_usage else b"stream"
@@ -64,27 +75,40 @@ class Replays:
 
 
 def plain(payload: Payload) -> bytes:
-    """The JSON body, made anew."""
+    """The JSON body, made anew. Raises `Unreplayable`."""
     if payload.body:
         return payload.body
-    if payload.surface is Surface.RESPONSES:
-        return response(payload.frames)
-    return completion(payload.frames, payload.usage_frame, surface=payload.surface)
+    with _converting():
+        if payload.surface is Surface.RESPONSES:
+            return response(payload.frames)
+        return completion(payload.frames, payload.usage_frame, surface=payload.surface)
 
 
 def stream(payload: Payload, *, include_usage: bool) -> bytes:
     """All frames, the terminal one included, made anew. `include_usage` means nothing to the
-    Responses API, whose usage stands in its terminal event. Embeddings have no streamed form."""
+    Responses API, whose usage stands in its terminal event. Embeddings have no streamed form.
+    Raises `Unreplayable`."""
     assert payload.surface is not Surface.EMBEDDINGS
-    if payload.surface is Surface.RESPONSES:
-        return payload.frames or events(payload.body)
     frames, usage_frame = payload.frames, payload.usage_frame
     if payload.body:
-        made = chunks(payload.body, surface=payload.surface)
+        with _converting():
+            if payload.surface is Surface.RESPONSES:
+                return events(payload.body)
+            made = chunks(payload.body, surface=payload.surface)
         frames, usage_frame = made.frames, made.usage_frame
+    if payload.surface is Surface.RESPONSES:
+        return frames
     if include_usage:
         frames = frames.replace(_FRAME_END, _FRAME_END_WITH_NULL_USAGE) + usage_frame
     return frames + DONE_FRAME
+
+
+@contextlib.contextmanager
+def _converting() -> Iterator[None]:
+    try:
+        yield
+    except _FAULTS as fault:
+        raise Unreplayable("a recorded answer has no such form") from fault
 
 
 def _name(form: bytes, payload: Payload) -> bytes:

@@ -5,11 +5,12 @@ import asyncio
 import contextlib
 import functools
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 
 import msgspec
 
 from index.entry import Snapshot
+from proxy import large
 from proxy.answer.grammar import Discarded, read_usage
 from proxy.answer.payload import Payload
 from proxy.answer.recording import Complete, Recording
@@ -103,20 +104,36 @@ class Maker:
         try:
             response = await self._outgoing.send(question, replace=_fewer(question, pieces))
             async with contextlib.aclosing(response.body) as body:
-                whole = b"".join([piece async for piece in body])
-            if response.status >= 400:
-                question.call.grant.release()
-            parts = _made(pieces, response, whole)
-            stored = await self._keep(pieces, response, parts)
-            flight.begin(head_of(question, response, streaming=False))
-            flight.end(Ending(body=whole, parts=parts, stored=stored))
+                await self._take(question, pieces, flight, response, body)
         except UpstreamError as error:
-            question.call.grant.release()
+            if flight.head is None:
+                question.call.grant.release()
             flight.end(Ending(error=error))
         except Exception:
             log.exception("%s: embeddings could not be passed on", question.call.request_id)
             fault = UpstreamBroken("the proxy failed while it passed the answer on", upstream="")
             flight.end(Ending(error=fault))
+
+    async def _take(
+        self,
+        question: Question,
+        pieces: Sequence[Piece],
+        flight: Flight,
+        response: UpstreamResponse,
+        body: AsyncIterator[bytes],
+    ) -> None:
+        head = head_of(question, response, streaming=False)
+        beginning = await large.read(body, max_entry_bytes=question.max_entry_bytes)
+        if not beginning.is_whole:
+            await large.pour(flight, head, beginning, body)
+            return
+        if response.status >= 400:
+            question.call.grant.release()
+        whole = b"".join(beginning.pieces)
+        parts = _made(pieces, response, whole)
+        stored = await self._keep(pieces, response, parts)
+        flight.begin(head)
+        flight.end(Ending(body=whole, parts=parts, stored=stored))
 
     async def _keep(
         self, pieces: Sequence[Piece], response: UpstreamResponse, parts: Mapping[str, Part]
@@ -132,7 +149,7 @@ class Maker:
 
 
 def _made(pieces: Sequence[Piece], response: UpstreamResponse, body: bytes) -> dict[str, Part]:
-    if not 200 <= response.status < 300:
+    if response.status != 200:
         return {}
     parts = parts_of(body, [piece.text for piece in pieces], upstream=response.upstream)
     return {piece.key: part for piece, part in zip(pieces, parts or (), strict=False)}

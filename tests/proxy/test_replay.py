@@ -19,15 +19,16 @@ USAGE = {
 
 def stored_plain(surface: Surface, body: dict[str, Any], *, indent: int | None = None) -> Payload:
     data = json.dumps(body, indent=indent).encode()
-    recording = record_plain(surface, 200, (), data, max_bytes=10**6)
+    num_choices = len(body.get("choices", ()))
+    recording = record_plain(surface, 200, (), data, max_bytes=10**6, num_choices=num_choices)
     assert isinstance(recording, Complete), recording
     payload = decode(encode(recording.payload))
     assert payload is not None
     return payload
 
 
-def stored_stream(surface: Surface, stream: bytes) -> Payload:
-    recorder = StreamRecorder(surface, max_bytes=10**6)
+def stored_stream(surface: Surface, stream: bytes, *, num_choices: int = 1) -> Payload:
+    recorder = StreamRecorder(surface, 200, (), max_bytes=10**6, num_choices=num_choices)
     recorder.feed(stream)
     recording = recorder.finish()
     assert isinstance(recording, Complete), recording
@@ -57,9 +58,35 @@ def deltas(*steps: dict[str, Any], finish: str = "stop", **more: Any) -> bytes:
     return stream_of(made) + b"data: [DONE]\n\n"
 
 
-def assembled(stream: bytes, surface: Surface = Surface.CHAT) -> dict[str, Any]:
-    plain: dict[str, Any] = json.loads(replay.plain(stored_stream(surface, stream)))
+def assembled(
+    stream: bytes, surface: Surface = Surface.CHAT, *, num_choices: int = 1
+) -> dict[str, Any]:
+    payload = stored_stream(surface, stream, num_choices=num_choices)
+    plain: dict[str, Any] = json.loads(replay.plain(payload))
     return plain
+
+
+@pytest.mark.parametrize("message", [None, {"role": "assistant", "content": "Hi"}, {}])
+def test_a_message_beside_the_deltas_is_what_they_add_up_to(message: object) -> None:
+    def chunk(delta: object, finish: str | None = None) -> dict[str, Any]:
+        choice = {"index": 0, "delta": delta, "message": message, "finish_reason": finish}
+        return {"id": "c", "choices": [choice]}
+
+    stream = stream_of([chunk({}), chunk({"content": "H"}), chunk({"content": "i"}, "stop")])
+
+    plain = assembled(stream + b"data: [DONE]\n\n")
+    assert plain["choices"][0]["message"] == {"role": "assistant", "content": "Hi"}
+
+
+def test_what_was_taken_for_an_answer_and_is_none_is_unreplayable() -> None:
+    payload = stored_plain(Surface.CHAT, {
+        "choices": [{"index": 0, "message": {}, "finish_reason": "stop"}]
+    })  # fmt: skip
+    poisoned = msgspec.structs.replace(payload, body=b'{"choices": [{"message": null}]}')
+    with pytest.raises(replay.Unreplayable):
+        replay.stream(poisoned, include_usage=False)
+    with pytest.raises(replay.Unreplayable):
+        replay.plain(msgspec.structs.replace(payload, body=b"", frames=b"data: []\n\n"))
 
 
 def test_a_recorded_stream_is_replayed_with_its_own_chunks() -> None:
@@ -151,7 +178,7 @@ def test_logprobs_and_all_choices_are_kept() -> None:
         }]}  # fmt: skip
 
     made = [chunk(1, "a"), chunk(0, "b"), chunk(1, "c", "length"), chunk(0, "d", "stop")]
-    plain = assembled(stream_of(made) + b"data: [DONE]\n\n")
+    plain = assembled(stream_of(made) + b"data: [DONE]\n\n", num_choices=2)
 
     first, second = plain["choices"]
     assert (first["message"]["content"], second["message"]["content"]) == ("bd", "ac")
@@ -232,7 +259,7 @@ def test_a_plain_answer_streamed_and_added_up_again_is_the_same(
 
     stream = replay.stream(payload, include_usage=True)
 
-    assert assembled(stream) == body
+    assert assembled(stream, num_choices=len(messages)) == body
     for chunk in chunks_of(stream):
         assert chunk["object"] == "chat.completion.chunk"
         assert (chunk["id"], chunk["created"], chunk["model"]) == ("c1", 7, "m")

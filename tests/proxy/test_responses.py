@@ -307,8 +307,22 @@ async def test_legacy_completions_are_served_in_both_forms(tmp_path, first_strea
     assert len(upstream.requests) == 1
 
 
-async def test_several_prompts_of_one_completion_make_one_entry(tmp_path):
+async def legacy_of_each(request, writer):
+    (choice,) = text_completion()["choices"]
+    choices = [{**choice, "index": n} for n, _ in enumerate(json.loads(request.body)["prompt"])]
+    writer.write(plain(json.dumps({**text_completion(), "choices": choices}).encode()))
+
+
+async def test_one_choice_for_several_prompts_is_not_kept(tmp_path):
     async with serving(legacy) as upstream, running(config(upstream), tmp_path) as p:
+        for _ in range(2):
+            body = {"model": "test-1", "prompt": ["a", "b"]}
+            await p.http.post(f"{p.url}/v1/completions", json=body)
+    assert len(upstream.requests) == 2
+
+
+async def test_several_prompts_of_one_completion_make_one_entry(tmp_path):
+    async with serving(legacy_of_each) as upstream, running(config(upstream), tmp_path) as p:
         client = p.openai()
         for prompt in (["a", "b"], ["a", "b"], ["b", "a"]):
             await client.completions.create(model="test-1", prompt=prompt)
