@@ -67,11 +67,15 @@ class Decider:
         if isinstance(tagged, Untaggable):
             # What the answer depends on is not known, so it can neither be found nor kept.
             return Question(call=call, route=route, eligibility=_barred(tagged.reason))
+        try:
+            named = self.fingerprint(call, route, route.upstreams[0], eligibility.semantic)
+        except TimeoutError:
+            return Question(call=call, route=route, eligibility=_barred("strip_slow"))
         return Question(
             call=call,
             route=route,
             eligibility=eligibility,
-            fingerprint=self.fingerprint(call, route, route.upstreams[0], eligibility.semantic),
+            fingerprint=named,
             tags=tagged.tags,
             rules=self._verdict_rules.get(route.policy_name or ""),
         )
@@ -79,7 +83,8 @@ class Decider:
     def fingerprint(
         self, call: Call, route: Route, upstream: Upstream, semantic: bool
     ) -> Fingerprint:
-        """Key and scope of a call as far as `upstream` answers it."""
+        """Key and scope of a call as far as `upstream` answers it. Raises TimeoutError when what
+        the policy strips takes too long to find."""
         assert route.policy is not None
         assert route.policy_name is not None
         return fingerprint(

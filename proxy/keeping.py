@@ -27,6 +27,13 @@ _PATIENCE_S = 1.0
 """How long an answer waits to be stored before it goes out all the same."""
 
 
+class NotKept(msgspec.Struct, frozen=True, kw_only=True):
+    """Why an answer is not kept: in a word for the metrics, and in words."""
+
+    word: str
+    reason: str
+
+
 class Keeper:
     """Decides whether an answer is kept, makes its entry and stores it."""
 
@@ -57,28 +64,35 @@ class Keeper:
             _charge(question, recording)
         if not question.eligibility.write or found.snapshot is None:
             return False
-        if not isinstance(recording, Complete):
-            self._metrics.recordings.labels("discarded").inc()
-            log.debug("%s: not kept: %s", question.call.request_id, recording.reason)
+        entry = self.judge(question, found, response, recording)
+        if isinstance(entry, NotKept):
+            self._metrics.recordings.labels(entry.word).inc()
+            log.debug("%s: not kept: %s", question.call.request_id, entry.reason)
             return False
-        named = response_tags(response.headers)
-        if isinstance(named, Untaggable):
-            self._metrics.recordings.labels(named.reason).inc()
-            return False
-        control = control_of(response.headers, self._honour.get(response.upstream, ()))
-        varied = question.varied_by(response.headers)
-        barred = _barred(control, varied)
-        if barred:
-            self._metrics.recordings.labels(barred).inc()
-            return False
-        payload = msgspec.structs.replace(recording.payload, varied=varied or ())
-        recording = msgspec.structs.replace(recording, payload=payload)
-        entry = self._entry(question, found, response, recording, named, control.lifetime_s)
         writing = asyncio.ensure_future(self._cache.keep(entry))
         self._pending.add(writing)
         writing.add_done_callback(self._pending.discard)
         done, _ = await asyncio.wait({writing}, timeout=_PATIENCE_S)
         return bool(done) and writing.result()
+
+    def judge(
+        self, question: Question, found: Found, response: UpstreamResponse, recording: Recording
+    ) -> Entry | NotKept:
+        """The entry of an answer, where nothing in the answer forbids to keep it. The question has
+        to be one whose answers may be kept, and `found` to have a snapshot."""
+        if not isinstance(recording, Complete):
+            return NotKept(word="discarded", reason=recording.reason)
+        named = response_tags(response.headers)
+        if isinstance(named, Untaggable):
+            return NotKept(word=named.reason, reason=named.reason)
+        control = control_of(response.headers, self._honour.get(response.upstream, ()))
+        varied = question.varied_by(response.headers)
+        barred = _barred(control, varied)
+        if barred:
+            return NotKept(word=barred, reason=barred)
+        payload = msgspec.structs.replace(recording.payload, varied=varied or ())
+        recording = msgspec.structs.replace(recording, payload=payload)
+        return self._entry(question, found, response, recording, named, control.lifetime_s)
 
     async def close(self) -> None:
         """Wait for the writes that are under way."""

@@ -92,25 +92,36 @@ def system_text(surface: Surface, fields: dict[str, Any]) -> str:
 
 
 def map_texts(
-    surface: Surface, fields: dict[str, Any], change: Callable[[str], str]
+    surface: Surface,
+    fields: dict[str, Any],
+    change: Callable[[str], str],
+    *,
+    in_parts: Callable[[str], str],
 ) -> dict[str, Any]:
     """`fields` with the text of every user and system message changed; nothing is modified.
 
+    `in_parts` changes the texts of messages that have several: none of them is a text by itself.
     Texts of assistants and tools, completions and embeddings stay as they are.
     """
+
+    def changed(message: dict[str, Any]) -> dict[str, Any]:
+        content = message.get("content")
+        several = isinstance(content, list) and sum(map(_is_text, content)) > 1
+        return _changed(message, in_parts if several else change)
+
     if surface is Surface.CHAT:
-        return fields | {"messages": [_changed(item, change) for item in fields["messages"]]}
+        return fields | {"messages": [changed(item) for item in fields["messages"]]}
     if surface is not Surface.RESPONSES:
         return fields
-    changed = dict(fields)
+    result = dict(fields)
     if isinstance(fields.get("instructions"), str):
-        changed["instructions"] = change(fields["instructions"])
+        result["instructions"] = change(fields["instructions"])
     given = fields.get("input")
     if isinstance(given, str):
-        changed["input"] = change(given)
+        result["input"] = change(given)
     elif given is not None:
-        changed["input"] = [_changed(item, change) for item in given]
-    return changed
+        result["input"] = [changed(item) for item in given]
+    return result
 
 
 def _turn_of(message: dict[str, Any]) -> Turn:

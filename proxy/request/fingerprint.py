@@ -25,8 +25,8 @@ from proxy.request.headers import counted
 from proxy.request.normalize import normalize
 from proxy.settings.config import Policy, Share
 
-_KEY = b"rejoinder key 2"
-_SCOPE = b"rejoinder scope 2"
+_KEY = b"rejoinder key 3"
+_SCOPE = b"rejoinder scope 3"
 
 
 def fingerprint(
@@ -44,7 +44,8 @@ def fingerprint(
     fields that count beside those that the policy puts back.
 
     `scope` is empty unless `semantic`, and where there is no last user text. The prompt is the
-    original text, as the canonical request may be folded.
+    original text, as the canonical request may be folded. Raises TimeoutError when what the policy
+    strips takes too long to find.
     """
     included = {*policy.key.include, *included}
     counts = canonical.effective(call.surface, call.fields, model=model, included=included)

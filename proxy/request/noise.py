@@ -7,10 +7,7 @@ from typing import Any
 import regex  # type: ignore[import-untyped]  # no stubs are published with it
 
 from proxy.call import Surface
-
-STRIP_SECONDS = 0.05
-"""What one own pattern may take on one text. Texts come from clients, and some patterns take
-exponential time on some of them; then the text stays as it is."""
+from proxy.request.budget import Budget
 
 KNOWN = {
     "uuid": r"(?i)\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b",
@@ -29,14 +26,15 @@ _MARK = "\ufffc"
 _IDS = frozenset({"id", "tool_call_id", "call_id"})
 
 
-def strip(text: str, patterns: Collection[str]) -> str:
+def strip(text: str, patterns: Collection[str], budget: Budget) -> str:
     """`text` with all that `patterns` find replaced by a mark. A pattern is a name of `KNOWN` or a
-    regular expression; the order does not matter as long as they find different things."""
+    regular expression; the order does not matter as long as they find different things.
+
+    Raises TimeoutError when the budget is spent. What is then left in the text would make another
+    key each time, so there is none.
+    """
     for pattern in sorted(patterns):
-        try:
-            text = regex.sub(KNOWN.get(pattern, pattern), _MARK, text, timeout=STRIP_SECONDS)
-        except TimeoutError:
-            continue
+        text = regex.sub(KNOWN.get(pattern, pattern), _MARK, text, timeout=budget.left_s())
     return text
 
 

@@ -5,47 +5,50 @@ Only user and system messages are folded, only for the key; what is forwarded is
 
 import re
 import unicodedata
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection
 from typing import Any
 
-import msgspec
-
 from proxy.call import Surface
+from proxy.request.budget import Budget
 from proxy.request.conversation import map_texts
 from proxy.request.noise import renumber, strip
 from proxy.settings.config import Fold
 
 _LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+")
-_FENCE = re.compile(r" {0,3}(`{3,}|~{3,})")
-_INDENTED = re.compile(r" {4}| {0,3}\t")
-_TICKS = re.compile("`+")
-_GAP = re.compile(r"(?<=\S)[ \t]{2,}")
-"""More than one blank after a word. Blanks that begin a line are indentation and stay."""
-
-
-class _Piece(msgspec.Struct, frozen=True):
-    text: str
-    is_code: bool
+_SIGN = re.compile(
+    r"""[`<\\{}\[\]|=^"“”„«»「」『』＂＇｀]|~~~|(?<!\w)/|(?<!\w)['‘’‚‹]|['’›](?!\w)"""
+)
+"""Of code or of a quotation. An apostrophe within a word is none."""
+_PLAIN = re.compile(r"(?!(?:\d{1,9}|\w)[.)][ \t])\w")
+"""How a line of prose begins: no list, whose gap after the mark may make code of the rest."""
+_GAP = re.compile(r"(?<=\S) {2,}(?=\S)")
+_DOUBLED = re.compile(r"(?<=\S)  (?=\S)")
+_BLANK_LINES = re.compile(r"(?:[ \t]*[\r\n])*")
+_IN_PARTS: frozenset[Fold] = frozenset({"line_endings"})
+"""What a part of a text may lose: it may begin or end within a word, or within code."""
 
 
 def fold(text: str, folds: Collection[Fold]) -> str:
     """Fold one text. The order of `folds` does not matter.
 
-    `collapse_spaces` and `casefold` leave Markdown code alone: fenced blocks, indented lines and
-    code spans.
+    In doubt nothing is folded: another question must not get this one's answer. So `unicode`,
+    `collapse_spaces` and `casefold` end before the first line with a sign of code or of a
+    quotation, and leave indented lines alone; `trim` keeps the first line's indentation; and tabs,
+    and wider gaps in texts of several lines, may be columns.
     """
     if "line_endings" in folds and "\r" in text:
         text = text.replace("\r\n", "\n").replace("\r", "\n")
-    if "unicode" in folds and not text.isascii():
-        text = unicodedata.normalize("NFC", text)
-    if "collapse_spaces" in folds and ("  " in text or "\t" in text):
-        text = _outside_code(text, lambda prose: _GAP.sub(" ", prose))
-    if "casefold" in folds:
-        text = _outside_code(text, str.casefold)
-        if "unicode" in folds:
-            text = unicodedata.normalize("NFC", text)
     if "trim" in folds:
-        text = text.strip()
+        text = text[_end_of(_BLANK_LINES, text) :].rstrip(" \t\r\n")
+    if "unicode" in folds and not text.isascii():
+        text = _in_prose(text, _composed)
+    if "collapse_spaces" in folds and "  " in text:
+        gap = _DOUBLED if _has_lines(text) else _GAP
+        text = _in_prose(text, lambda line: gap.sub(" ", line) if _PLAIN.match(line) else line)
+    if "casefold" in folds:
+        text = _in_prose(text, str.casefold)
+        if "unicode" in folds and not text.isascii():
+            text = _in_prose(text, _composed)
     return text
 
 
@@ -57,60 +60,41 @@ def normalize(
     stripped: Collection[str] = (),
 ) -> dict[str, Any]:
     """`fields` with the text of user and system messages folded, without what `stripped` finds
-    (`proxy.request.noise.strip`); nothing is modified."""
+    (`proxy.request.noise.strip`); nothing is modified. Raises TimeoutError when that takes too
+    long."""
     if "message_ids" in folds:
         fields = renumber(surface, fields)
-    if stripped:
-        return map_texts(surface, fields, lambda text: fold(strip(text, stripped), folds))
-    if not folds:
+    if not folds and not stripped:
         return fields
-    return map_texts(surface, fields, lambda text: fold(text, folds))
-
-
-def _outside_code(text: str, change: Callable[[str], str]) -> str:
-    return "".join(
-        piece.text if piece.is_code else change(piece.text)
-        for block in _blocks(text)
-        for piece in ((block,) if block.is_code else _spans(block.text))
+    budget = Budget()
+    in_parts = _IN_PARTS.intersection(folds)
+    return map_texts(
+        surface,
+        fields,
+        lambda text: fold(strip(text, stripped, budget), folds),
+        in_parts=lambda text: fold(strip(text, stripped, budget), in_parts),
     )
 
 
-def _blocks(text: str) -> Iterator[_Piece]:
-    """Lines of code and what lies between them. An open fence reaches to the end."""
-    prose: list[str] = []
-    fence = ""
-    for line in _LINE.findall(text):
-        mark = _FENCE.match(line)
-        is_code = bool(fence) or mark is not None or _INDENTED.match(line) is not None
-        if not fence and mark is not None:
-            fence = mark[1]
-        elif mark is not None and mark[1].startswith(fence) and not line[mark.end() :].strip():
-            fence = ""
-        if not is_code:
-            prose.append(line)
-            continue
-        yield _Piece("".join(prose), is_code=False)
-        yield _Piece(line, is_code=True)
-        prose.clear()
-    yield _Piece("".join(prose), is_code=False)
+def _in_prose(text: str, change: Callable[[str], str]) -> str:
+    """Change the lines before the first sign of code, but for indented ones."""
+    sign = _SIGN.search(text)
+    end = len(text)
+    if sign is not None:
+        end = max(text.rfind("\n", 0, sign.start()), text.rfind("\r", 0, sign.start())) + 1
+    lines = _LINE.findall(text[:end])
+    return "".join(line if line[0] in " \t" else change(line) for line in lines) + text[end:]
 
 
-def _spans(text: str) -> Iterator[_Piece]:
-    """Code spans and what lies between them: from a run of backticks to the next one as long.
+def _composed(text: str) -> str:
+    return unicodedata.normalize("NFC", text)
 
-    Each run is looked at once, so that no text takes more than linear time.
-    """
-    runs = list(_TICKS.finditer(text))
-    later: dict[int, list[re.Match[str]]] = {}
-    for run in reversed(runs):
-        later.setdefault(len(run[0]), []).append(run)
-    end = 0
-    for run in runs:
-        ends = later[len(run[0])]
-        ends.pop()
-        if run.start() < end or not ends:
-            continue
-        yield _Piece(text[end : run.start()], is_code=False)
-        yield _Piece(text[run.start() : ends[-1].end()], is_code=True)
-        end = ends[-1].end()
-    yield _Piece(text[end:], is_code=False)
+
+def _has_lines(text: str) -> bool:
+    inner = text.strip()
+    return "\n" in inner or "\r" in inner
+
+
+def _end_of(pattern: re.Pattern[str], text: str) -> int:
+    match = pattern.match(text)
+    return 0 if match is None else match.end()

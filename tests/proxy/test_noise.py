@@ -9,6 +9,7 @@ from misbehaving import plain, serving
 from running import CONFIG, completion, running
 
 from proxy.call import Surface
+from proxy.request.budget import Budget
 from proxy.request.noise import KNOWN, renumber, strip
 
 MARK = "\ufffc"
@@ -35,19 +36,21 @@ async def deadline():
     ],
 )
 def test_what_a_pattern_finds_becomes_a_mark(pattern, text, expected):
-    assert strip(text, [pattern]) == expected
+    assert strip(text, [pattern], Budget()) == expected
 
 
-def test_a_pattern_that_takes_too_long_leaves_the_text_as_it_is():
-    text = "b" + "a" * 200 + "!"
-    assert strip(text, ["(a|aa)+$"]) == text
-    assert strip(text, ["(a|aa)+$", "b"]) == MARK + text[1:]
+def test_patterns_have_one_budget_for_all_texts_of_a_request():
+    budget = Budget(0.05)
+    with pytest.raises(TimeoutError):
+        strip("b" + "a" * 200 + "!", ["(a|aa)+$"], budget)
+    with pytest.raises(TimeoutError):
+        strip("b", ["b"], budget)
 
 
 @given(st.text(max_size=80))
 def test_stripping_twice_changes_nothing_more(text):
-    once = strip(text, list(KNOWN))
-    assert strip(once, list(KNOWN)) == once
+    once = strip(text, list(KNOWN), Budget(10))
+    assert strip(once, list(KNOWN), Budget(10)) == once
 
 
 def test_ids_become_numbers_that_still_belong_together():
@@ -102,3 +105,20 @@ async def test_requests_that_differ_in_noise_only_share_an_answer(tmp_path):
         words.append((await p.ask("session=c")).headers["x-cache"])
     assert words == ["miss", "exact", "miss"]
     assert b"10:00:01" in upstream.requests[0].body
+
+
+async def test_a_request_whose_patterns_take_too_long_passes_the_cache_by(tmp_path):
+    async def answer(_request, writer):
+        writer.write(plain(completion()))
+
+    messages = [{"role": "user", "content": "a" * 200 + "!"}] * 60
+    policy = ", strip: ['(a|aa)+$']"
+    async with (
+        serving(answer) as upstream,
+        running(CONFIG.format(upstream=upstream.url, options="", policy=policy), tmp_path) as p,
+    ):
+        answers = [await p.ask(messages=messages) for _ in range(2)]
+        quick = [(await p.ask("hi")).headers["x-cache"] for _ in range(2)]
+    assert [answered.headers["x-cache"] for answered in answers] == ["bypass", "bypass"]
+    assert "strip_slow" in answers[0].headers["cache-status"]
+    assert quick == ["miss", "exact"]
