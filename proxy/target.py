@@ -26,7 +26,7 @@ _METHODS = {
 _READ = ("GET", "HEAD")
 _DOTS = frozenset({".", ".."})
 _MOST_DECODINGS = 4
-"""One more than any chain of servers should do; what is not plain by then is refused."""
+"""More than any chain of servers does; what is not plain by then is refused."""
 
 
 class Target(msgspec.Struct, frozen=True, kw_only=True):
@@ -75,8 +75,11 @@ def _climbs(path: str) -> bool:
         segments = path.replace("\\", "/").split("/")
         if any(segment.partition(";")[0] in _DOTS for segment in segments):
             return True
-        path = unquote(path)
-    return "%25" in path
+        decoded = unquote(path)
+        if decoded == path:
+            return False
+        path = decoded
+    return True
 
 
 def _below_v1(path: str) -> str | None:

@@ -63,12 +63,32 @@ def test_everything_else_of_the_api_is_passed_through(method, path, below):
     assert target_of(method, path) == Target(path=below)
 
 
+@pytest.mark.parametrize(
+    "segment",
+    [
+        "..", ".", "%2e%2e", ".%2E", "%252e%252e", "%25252e.", "%%32e%2e", "%%32%65.", "..;",
+        "..;a=1", ".%2e%3bx", "a%2f..%2fb", "a%5c..%5cb", "a\\..\\b", "a%252f..%252fb",
+        "%25252525252e",
+    ],
+)  # fmt: skip
+def test_a_path_in_which_an_upstream_could_climb_is_refused(segment):
+    for path in (f"/v1/audio/{segment}/files", f"/v1/audio/{segment}"):
+        with pytest.raises(ClientError) as raised:
+            target_of("GET", path)
+        assert raised.value.status == 400
+
+
+@pytest.mark.parametrize("name", ["a..b", "..a", "v1.5", "a%20b", "a%2Fb", "50%25", ".env", "a;b"])
+def test_dots_and_escapes_within_names_are_passed_through(name):
+    assert target_of("GET", f"/v1/files/{name}").path == f"/files/{name}"
+
+
 @given(st.sampled_from(["GET", "POST", "HEAD", "BREW"]), st.text(max_size=40))
 def test_any_path_has_a_target_or_is_refused(method, path):
     try:
         target = target_of(method, path)
     except ClientError as error:
-        assert error.status in (404, 405)
+        assert error.status in (400, 404, 405)
     else:
         assert target.path.startswith("/")
 
