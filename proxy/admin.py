@@ -20,8 +20,10 @@ from proxy.gate import Gate
 from proxy.health import Health, healthz, readyz
 from proxy.metrics import Metrics
 from proxy.reload import ReloadReport
+from proxy.routing import names_of
 from proxy.settings import config as written
 from proxy.settings.file import dump
+from proxy.transfer.counter import Transfer, export_entries, import_entries, keep_pairs
 
 log = logging.getLogger("rejoinder.admin")
 
@@ -42,6 +44,7 @@ class Office(msgspec.Struct, frozen=True, kw_only=True):
     counts: Callable[[], Awaitable[Sequence[Counts]]]
     """Of all processes."""
     reload: Callable[[], Awaitable[ReloadReport]]
+    transfer: Transfer
 
 
 class PurgeBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -110,7 +113,7 @@ async def entries(
     limit: Annotated[int, QueryParameter(ge=1, le=_MAX_PAGE)] = 100,
 ) -> EntryPage:
     """Live entries that match all that is given; `q` is a part of the prompt."""
-    where = Filter(tag=tag, model=model, tenant=tenant, text=q)
+    where = Filter(tag=None if tag is None else _tag(tag), model=model, tenant=tenant, text=q)
     page = await office.store.scan(where, now=office.clock(), cursor=cursor, limit=limit)
     return EntryPage(entries=tuple(map(_view, page.entries)), cursor=page.cursor)
 
@@ -132,17 +135,22 @@ async def forget(office: NamedDependency[Office], key: FromPath[str]) -> PurgeAn
 
 @post("/cache/purge", status_code=200)
 async def purge(office: NamedDependency[Office], request: Request[Any, Any, Any]) -> PurgeAnswer:
-    """Purge by tags, keys, models, tenants, or everything. Done when it returns."""
+    """Purge by tags, keys, models, tenants, or everything. Done when it returns.
+
+    Models may be named as clients name them: what the config in force makes of a name is purged
+    too.
+    """
     try:
         body = msgspec.json.decode(await request.body(), type=PurgeBody)
     except msgspec.MsgspecError as error:
         raise ClientError(400, f"Not a purge: {error}.") from None
     if not (body.tags or body.keys or body.models or body.tenants or body.all):
         raise ClientError(400, "Nothing to purge: give tags, keys, models, tenants or all.")
+    config = office.config()
     asked = Purge(
         tags=tuple(map(_tag, body.tags)),
         keys=tuple(map(_key, body.keys)),
-        models=body.models,
+        models=tuple(name for model in body.models for name in names_of(model, config)),
         tenants=body.tenants,
         everything=body.all,
         soft=body.soft,
@@ -196,11 +204,15 @@ def admin_app(office: Office, gate: Callable[[], Gate]) -> Litestar:
         return None
 
     return Litestar(
-        [stats, entries, entry, forget, purge, config, reload, metrics, healthz, readyz],
+        [
+            *(stats, entries, entry, forget, purge, export_entries, import_entries, keep_pairs),
+            *(config, reload, metrics, healthz, readyz),
+        ],
         before_request=check,
         dependencies={
             "office": Provide(lambda: office, sync_to_thread=False),
             "health": Provide(lambda: office.health, sync_to_thread=False),
+            "transfer": Provide(lambda: office.transfer, sync_to_thread=False),
         },
         exception_handlers={
             ClientError: _refuse,

@@ -43,6 +43,18 @@ class Model(msgspec.Struct, frozen=True, kw_only=True):
     """Unix seconds. Not known of models that others serve."""
 
 
+def names_of(model: str, config: written.Config) -> tuple[str, ...]:
+    """Every name under which answers to requests for `model` may be kept: itself, what its alias
+    stands for, and what routes that take it ask their upstreams for. `config` as for `Router`."""
+    resolved = _resolve(model, config.aliases)
+    rewritten = (
+        route.model.rewrite
+        for route in config.routes
+        if route.model is not None and Matcher(route.match).takes_model(resolved)
+    )
+    return tuple(dict.fromkeys((model, resolved, *rewritten)))
+
+
 class Router:
     """The routes of one config, compiled. Has no state: safe to share, replaced on reload."""
 

@@ -4,7 +4,7 @@ import pytest
 
 from proxy.errors import ClientError
 from proxy.matching import Facts
-from proxy.routing import Model, Router
+from proxy.routing import Model, Router, names_of
 from proxy.settings.config import CacheUse, Config, Match, ModelRewrite, Policy
 from proxy.settings.config import Route as RouteConfig
 from proxy.settings.upstreams import Upstream as UpstreamConfig
@@ -191,3 +191,17 @@ def test_models_that_load_later_are_listed_once_they_are_known():
     assert router.models(tenant="t") == ()
     upstream.models = ("smollm2-135m",)
     assert [model.id for model in router.models(tenant="t")] == ["smollm2-135m"]
+
+
+def test_names_of_a_model_are_what_aliases_and_routes_make_of_it():
+    config = Config(
+        upstreams={"main": UpstreamConfig(base_url="http://h")},
+        aliases={"fast": "quick", "quick": "gpt-4"},
+        routes=(
+            RouteConfig(match=Match(model="gpt-*"), to="main", model=ModelRewrite(rewrite="own")),
+            RouteConfig(match=Match(model="x"), to="main", model=ModelRewrite(rewrite="other")),
+            RouteConfig(to="main"),
+        ),
+    )
+    assert names_of("fast", config) == ("fast", "gpt-4", "own")
+    assert names_of("plain", config) == ("plain",)
