@@ -31,6 +31,8 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True):
 
     has_module: Callable[[str], bool]
     has_path: Callable[[str], bool]
+    can_keep: Callable[[str], bool]
+    """Whether a file may be written there, and its folder made if need be."""
 
 
 def check_config(config: Config, machine: Machine) -> list[Finding]:
@@ -68,6 +70,10 @@ def _engine(upstream: Upstream, path: Path, machine: Machine) -> Iterator[Findin
 def _store(config: Config, machine: Machine) -> Iterator[Finding]:
     if config.store.redis:
         yield from _extra("redis", _REDIS_NEEDS, ("store", "redis"), machine)
+    path = config.store.path
+    if path is not None and not machine.can_keep(path):
+        message = f"cannot be written here: {path!r} (relative to the current folder)"
+        yield Finding(path=("store", "path"), message=message)
 
 
 def _embedder(config: Config, machine: Machine) -> Iterator[Finding]:

@@ -6,6 +6,7 @@ process, not from the config file's folder.
 
 import importlib.util
 import logging
+import os
 import pathlib
 from collections.abc import Mapping
 
@@ -84,7 +85,19 @@ def _machine() -> Machine:
     return Machine(
         has_module=lambda name: importlib.util.find_spec(name) is not None,
         has_path=lambda path: pathlib.Path(path).exists(),
+        can_keep=_can_keep,
     )
+
+
+def _can_keep(path: str) -> bool:
+    # `Path.exists` raises below a folder that may not be entered; `access` just says no.
+    file = pathlib.Path(path).absolute()
+    exists = os.access(file, os.F_OK)
+    if exists and not (file.is_file() and os.access(file, os.R_OK | os.W_OK)):
+        return False
+    # SQLite's other files come beside it, in a folder that is made if need be.
+    folder = next(one for one in file.parents if os.access(one, os.F_OK))
+    return folder.is_dir() and os.access(folder, os.W_OK | os.X_OK)
 
 
 def _is_consequence(finding: Finding, tree: Tree) -> bool:

@@ -2,10 +2,17 @@
 
 from collections.abc import Iterator
 
-from proxy.settings.config import CacheUse, Config, Match, Route
+from proxy.settings.config import CacheUse, Config, Match, Route, Tenants
 from proxy.settings.finding import Finding, check_header
 from proxy.settings.glob import compile_globs, covers
 from proxy.settings.tree import Path, suggest
+
+_KEPT_BY_PROVIDERS = (
+    "/v1/chat/completions/ID", "/v1/responses/ID", "/v1/files/ID", "/v1/batches/ID",
+    "/v1/conversations/ID", "/v1/assistants/ID", "/v1/threads/ID", "/v1/vector_stores/ID",
+    "/v1/containers/ID", "/v1/fine_tuning/jobs/ID", "/v1/evals/ID", "/v1/videos/ID",
+)  # fmt: skip
+"""Paths of OpenAI's API that read what was put there before; only passed through here."""
 
 
 def check_aliases(config: Config) -> Iterator[Finding]:
@@ -37,6 +44,8 @@ def check_routes(config: Config) -> Iterator[Finding]:
         yield from _fields(route.match, ("routes", index, "match", "body"))
         yield from _hedge(route, config, ("routes", index, "hedge"))
     yield from _shadowed(config.routes)
+    if config.tenants is not None:
+        yield from _shared_objects(config, config.tenants)
 
 
 def _is_routed(model: str, routes: tuple[Route, ...]) -> bool:
@@ -105,6 +114,34 @@ def _shadowed(routes: tuple[Route, ...]) -> Iterator[Finding]:
                 message = f"never reached: routes[{before}] takes every such request before it"
                 yield Finding(path=("routes", index), message=message, warning=True)
                 break
+
+
+def _shared_objects(config: Config, tenants: Tenants) -> Iterator[Finding]:
+    """Behind one key of the proxy's own, all tenants are one to the provider."""
+    names = {*tenants.keys.values()} | ({"anonymous"} if tenants.anonymous else set())
+    reading: dict[str, set[str]] = {}
+    for index, route in enumerate(config.routes):
+        # What is passed through goes to the first upstream only.
+        to = route.to if isinstance(route.to, str) else next(iter(route.to), "")
+        upstream, kept = config.upstreams.get(to), _kept_path(route.match)
+        if upstream is None or upstream.credential != "own" or kept is None:
+            continue
+        glob = compile_globs(route.match.tenant or "*")
+        reading.setdefault(to, set()).update(name for name in names if glob.fullmatch(name))
+        if len(reading[to]) > 1:
+            message = (
+                f"passes on GET {kept} and the like, with the one key of `{to}`: its "
+                f"{len(reading[to])} tenants can read what each of them has stored there"
+            )
+            yield Finding(path=("routes", index, "match", "path"), message=message, warning=True)
+
+
+def _kept_path(match: Match) -> str | None:
+    """The first of `_KEPT_BY_PROVIDERS` that is taken. Conditions on a body are met by none."""
+    if match.model is not None or match.body or match.prompt_bytes is not None:
+        return None
+    glob = compile_globs(match.path or "*")
+    return next((path for path in _KEPT_BY_PROVIDERS if glob.fullmatch(path)), None)
 
 
 def _takes_all_of(first: Match, later: Match) -> bool:

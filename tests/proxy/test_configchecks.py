@@ -19,8 +19,8 @@ from proxy.settings.config import (
 from proxy.settings.units import Duration, Secret
 from proxy.settings.upstreams import Engine, Timeout, Upstream, UpstreamTls
 
-EVERYTHING = Machine(has_module=lambda _: True, has_path=lambda _: True)
-NOTHING = Machine(has_module=lambda _: False, has_path=lambda _: False)
+EVERYTHING = Machine(has_module=lambda _: True, has_path=lambda _: True, can_keep=lambda _: True)
+NOTHING = Machine(has_module=lambda _: False, has_path=lambda _: False, can_keep=lambda _: False)
 OWN = Upstream(base_url="http://h", credential="own", api_key=Secret("k"))
 
 
@@ -276,7 +276,9 @@ def test_what_is_not_installed_is_told_with_the_command_that_installs_it():
 
 
 def test_a_model_that_is_not_there_is_told():
-    bare = Machine(has_module=lambda _: True, has_path=lambda path: path == "here")
+    bare = Machine(
+        has_module=lambda _: True, has_path=lambda path: path == "here", can_keep=lambda _: True
+    )
     assert findings(bare, embedder=Embedder(model="here")) == []
     (finding,) = findings(bare, embedder=Embedder(model="gone"))
     assert (
@@ -355,3 +357,54 @@ def test_several_workers_need_a_store_that_they_can_share():
 def test_a_store_that_makes_no_sense_is_refused(parts):
     with pytest.raises(ValueError, match=r"redis|deadline"):
         Store(**parts)
+
+
+def test_a_store_that_cannot_be_written_is_told():
+    (finding,) = findings(NOTHING, store=Store(path="var/cache.db"))
+    assert finding.startswith("store/path: cannot be written here")
+
+
+def passing(match, *, tenants, upstream=OWN):
+    return findings(
+        upstreams={"u": upstream},
+        routes=(Route(to="u", match=match),),
+        tenants=tenants,
+    )
+
+
+TWO = Tenants(keys={Secret("1"): "one", Secret("2"): "two"})
+
+
+@pytest.mark.parametrize(
+    "match",
+    [Match(), Match(path="/v1/*"), Match(path="/v1/chat*"), Match(path="/v1/files*")],
+    ids=["all", "v1", "chat", "files"],
+)
+def test_tenants_that_share_what_they_store_at_the_provider_are_told_of(match):
+    (finding,) = passing(match, tenants=TWO)
+    assert finding.startswith("routes/0/match/path: passes on GET /v1/")
+    open_to_all = Tenants(keys={Secret("1"): "one"}, anonymous=True)
+    assert passing(match, tenants=open_to_all) == [finding]
+
+
+@pytest.mark.parametrize(
+    ("match", "tenants", "upstream"),
+    [
+        (Match(model="gpt-*"), TWO, OWN),
+        (Match(body={"a": "b"}), TWO, OWN),
+        (Match(path="/v1/embeddings"), TWO, OWN),
+        (Match(path="/v1/audio/*"), TWO, OWN),
+        (Match(tenant="one"), TWO, OWN),
+        (Match(), Tenants(keys={Secret("1"): "one", Secret("2"): "one"}), OWN),
+        (Match(), TWO, Upstream(base_url="http://h")),
+    ],
+    ids=["model", "body", "embeddings", "audio", "one's route", "one tenant", "each its key"],
+)
+def test_nothing_is_shared_where_nothing_stored_is_read_or_by_one_only(match, tenants, upstream):
+    assert passing(match, tenants=tenants, upstream=upstream) == []
+
+
+def test_routes_of_one_tenant_each_share_as_well():
+    routes = tuple(Route(to="u", match=Match(tenant=name)) for name in ("one", "two"))
+    (finding,) = findings(upstreams={"u": OWN}, routes=routes, tenants=TWO)
+    assert finding.startswith("routes/1/match/path: ")

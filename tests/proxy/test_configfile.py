@@ -1,5 +1,6 @@
 """Config files as a person writes them: what is read, and what every mistake is answered with."""
 
+import os
 import textwrap
 from pathlib import Path
 
@@ -376,6 +377,36 @@ def test_warnings_name_routes_that_are_never_reached(write):
         "brackets stand for themselves",
         "5: routes[2]: never reached: routes[1] takes every such request before it",
     ]
+
+
+STORED = """\
+upstreams: {{remote: {{base_url: "http://h"}}}}
+routes: [{{match: {{}}, to: remote}}]
+store:
+  path: {path}
+"""
+
+
+def test_a_store_that_cannot_be_written_is_named_and_nothing_is_made(write, tmp_path):
+    (tmp_path / "file").touch()
+    (tmp_path / "folder").mkdir()
+    write("")
+    before = sorted(tmp_path.rglob("*"))
+    for path in ("folder", "file/cache.db", "file/deeper/cache.db"):
+        with pytest.raises(ConfigError) as error:
+            read(write(STORED.format(path=tmp_path / path)), environ={})
+        (problem,) = error.value.problems
+        assert ":4: store.path: cannot be written here: " in problem
+    for path in ("file", "folder/cache.db", "new/deeper/cache.db"):
+        assert read(write(STORED.format(path=tmp_path / path)), environ={}).warnings == ()
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+def test_a_store_in_a_folder_of_others_is_named(write, tmp_path):
+    (tmp_path / "folder").mkdir(mode=0o500)
+    with pytest.raises(ConfigError, match=r"store\.path: cannot be written here"):
+        read(write(STORED.format(path=tmp_path / "folder" / "cache.db")), environ={})
 
 
 @pytest.mark.parametrize(
