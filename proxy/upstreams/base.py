@@ -35,6 +35,9 @@ class UpstreamResponse(msgspec.Struct, kw_only=True):
     body: AsyncGenerator[bytes, None]
     """Chunks as they arrive. Raises `UpstreamError` when it breaks; ends only when it is whole.
     `aclose()` on it, also before its end, closes the connection or gives it back."""
+    delimited: bool = True
+    """Its end is told beforehand or by a mark, so that a cut is noticed. Not so where the end of
+    the connection is all there is, nor within a compressed body."""
     is_personal: bool = False
     """It was asked for with the client's own credential: refusals and limits are of its account."""
 

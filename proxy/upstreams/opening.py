@@ -6,6 +6,7 @@ Until then the request can still go to another upstream, or get a real status.
 """
 
 import asyncio
+import json
 from typing import Any
 
 import msgspec
@@ -48,7 +49,7 @@ async def whole(
     response: UpstreamResponse, *, max_bytes: int = MAX_WHOLE_BYTES
 ) -> UpstreamResponse:
     """The same answer once its body is there, or more than `max_bytes` of it. Raises
-    `UpstreamError` when it breaks before."""
+    `UpstreamError` when it breaks before, or is JSON that was cut where only itself can tell."""
     pieces: list[bytes] = []
     num_bytes = 0
     try:
@@ -61,7 +62,11 @@ async def whole(
     except BaseException:
         await response.body.aclose()
         raise
-    response.body = Buffered(b"".join(pieces))
+    data = b"".join(pieces)
+    response.body = Buffered(data)
+    if response.status == 200 and not response.delimited and _is_cut(response.content_type, data):
+        text = f"upstream {response.upstream}: its answer is not whole"
+        raise UpstreamBroken(text, upstream=response.upstream)
     return response
 
 
@@ -88,6 +93,20 @@ async def opened(
         return response
     await body.aclose()
     return _refusal(response, error)
+
+
+def _is_cut(content_type: bytes, data: bytes) -> bool:
+    """JSON that does not come to its end. Anything else that is wrong with it is the client's to
+    judge, so it is read as leniently as can be."""
+    if content_type != b"application/json":
+        return False
+    try:
+        _LENIENT.raw_decode(data.decode("utf-8-sig", "replace").lstrip())
+    except RecursionError:
+        return False
+    except ValueError:
+        return True
+    return False
 
 
 class _Opening(Held):
@@ -194,3 +213,4 @@ def _status_of(error: dict[str, Any], kind: str) -> int:
 
 
 _OBJECT = msgspec.json.Decoder(dict[str, Any])
+_LENIENT = json.JSONDecoder(parse_int=str, strict=False)

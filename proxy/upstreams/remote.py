@@ -23,6 +23,7 @@ _HOP_BY_HOP = frozenset({
     b"transfer-encoding", b"upgrade", b"proxy-connection",
 })  # fmt: skip
 _DECODED = frozenset({b"gzip", b"deflate", b"x-gzip"})
+_FRAMING = frozenset({"content-length", "transfer-encoding"})
 _MAX_STALE = 3
 """Idle connections that one request may find closed by the server, one after the other."""
 _REFUSAL_STATUSES = (400, 422)
@@ -151,6 +152,7 @@ class RemoteServer:
             status=incoming.status_code,
             headers=_passed(incoming.headers.raw, is_decoded=coding != b"identity"),
             body=received,
+            delimited=coding == b"identity" and not _FRAMING.isdisjoint(incoming.headers),
             is_personal=self._config.credential == "passthrough" and bool(request.credential),
         )
 

@@ -3,8 +3,10 @@ from collections.abc import AsyncGenerator
 
 import pytest
 
+from proxy.errors import UpstreamBroken
 from proxy.upstreams.base import UpstreamResponse
-from proxy.upstreams.opening import opened
+from proxy.upstreams.body import Buffered
+from proxy.upstreams.opening import opened, whole
 
 EVENT = b'data: {"choices":[]}\n\n'
 
@@ -71,3 +73,29 @@ async def test_other_answers_are_left_alone(status: int, kind: bytes) -> None:
     kept = answer.body
     assert (await opened(answer)).body is kept
     await kept.aclose()
+
+
+def undelimited(data: bytes, *, status: int = 200, kind: bytes = b"application/json"):
+    headers = ((b"content-type", kind),)
+    body = Buffered(data)
+    return UpstreamResponse(
+        upstream="a", status=status, headers=headers, body=body, delimited=False
+    )
+
+
+@pytest.mark.parametrize("data", [b"", b'{"a": {"b": 1}', b'{"a": "\xe4', b"[1, 2"])
+async def test_json_that_is_cut_where_only_itself_can_tell_is_broken(data: bytes) -> None:
+    with pytest.raises(UpstreamBroken):
+        await whole(undelimited(data))
+
+
+@pytest.mark.parametrize("data", [b' {"a": "\\ud800", "b": "\n", "c": NaN}', b"{} {}", b'"\xff"',
+                                  b"[" * 100_000, b"1" * 5000])  # fmt: skip
+async def test_json_that_is_only_odd_is_passed_on(data: bytes) -> None:
+    answer = await whole(undelimited(data))
+    assert b"".join([piece async for piece in answer.body]) == data
+
+
+async def test_cut_errors_and_texts_are_passed_on() -> None:
+    for answer in (undelimited(b"{", status=404), undelimited(b"{", kind=b"text/plain")):
+        assert await whole(answer) is answer

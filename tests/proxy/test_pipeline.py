@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import gzip
 import json
 
 import httpx
@@ -548,3 +549,27 @@ async def test_a_stream_that_was_asked_for_and_came_plain_is_given_as_a_stream(t
         answer = await p.ask(stream=True)
     assert answer.text.endswith("data: [DONE]\n\n")
     assert "An answer." in answer.text
+
+
+@pytest.mark.parametrize("packs", [False, True])
+async def test_json_that_ends_with_the_connection_before_its_own_end_is_asked_for_again(
+    tmp_path, packs
+):
+    bodies = [completion()[:100], completion()]
+
+    async def cut(_request, writer):
+        body = bodies.pop(0)
+        coding = b"content-encoding: gzip\r\n" if packs else b""
+        head = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\nconnection: close\r\n"
+        writer.write(head + coding + b"\r\n" + (gzip.compress(body) if packs else body))
+        await writer.drain()
+        writer.close()
+
+    patient = CONFIG.replace("retries: 0", "retries: 1")
+    async with (
+        serving(cut) as upstream,
+        running(patient.format(upstream=upstream.url, options="", policy=""), tmp_path) as p,
+    ):
+        answer = await p.ask()
+    assert (answer.status_code, answer.content) == (200, completion())
+    assert not bodies

@@ -181,6 +181,29 @@ async def test_an_answer_that_is_compressed_all_the_same_is_unpacked() -> None:
         assert await whole(response) == b'{"a":1}'
 
 
+@pytest.mark.parametrize(
+    ("head", "body", "is_delimited"),
+    [
+        (b"content-length: 2\r\n", b"{}", True),
+        (b"transfer-encoding: chunked\r\n", chunked(b"{}") + LAST_CHUNK, True),
+        (b"connection: close\r\n", b"{}", False),
+        (b"transfer-encoding: chunked\r\ncontent-encoding: gzip\r\n",
+         chunked(gzip.compress(b"{}")) + LAST_CHUNK, False),
+    ],
+)  # fmt: skip
+async def test_it_is_told_where_a_cut_would_not_be_noticed(
+    head: bytes, body: bytes, is_delimited: bool
+) -> None:
+    async def closing(_request: Request, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"HTTP/1.1 200 OK\r\n" + head + b"\r\n" + body)
+        writer.close()
+
+    async with talking(closing) as (_, upstream):
+        response = await upstream.send(request())
+        assert await whole(response) == b"{}"
+    assert response.delimited is is_delimited
+
+
 async def test_an_encoding_that_nobody_can_read_is_a_broken_answer() -> None:
     answer = plain(b"xxxx", headers=("Content-Encoding: br",))
     async with talking(answering(answer)) as (_, upstream):
