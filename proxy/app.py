@@ -12,6 +12,7 @@ from litestar import Litestar, asgi
 from litestar.di import Provide
 from litestar.types import Receive, Scope, Send
 
+from index.entry import Snapshot
 from index.errors import EmbedderFault
 from index.memory import MemoryStore
 from index.semantic import Semantic
@@ -34,6 +35,9 @@ from proxy.settings.listeners import Admin
 from proxy.settings.upstreams import Upstream as UpstreamConfig
 from proxy.site import Shared, Site, make_site
 from proxy.tenants import ANONYMOUS
+from proxy.transfer.counter import Transfer
+from proxy.transfer.pairs import Pair
+from proxy.transfer.tally import Fate
 from proxy.upstreams.base import Upstream
 from proxy.upstreams.fleet import RemoteUpstream
 from proxy.upstreams.pool import Pool
@@ -187,7 +191,13 @@ class Proxy:
             stats=self._stats,
             counts=lambda: self._count_all(),
             reload=lambda: self._reload(),
+            transfer=Transfer(store=self._store, clock=time.time, keep=self._keep_pair),
         )
+
+    async def _keep_pair(self, pair: Pair, start: Snapshot) -> Fate:
+        site = self._site
+        with site.guests:
+            return await site.pairs.keep(pair, start=start)
 
     async def _count_alone(self) -> Sequence[Counts]:
         return [self.counts()]

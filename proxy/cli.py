@@ -11,14 +11,17 @@ from cyclopts import App, CycloptsError, Parameter
 from proxy.commands.check import check
 from proxy.commands.entries import entries
 from proxy.commands.entry import entry
+from proxy.commands.export import export
 from proxy.commands.failure import FAILED, MISUSED, OK, CommandFailed
+from proxy.commands.importing import import_
 from proxy.commands.purge import purge
 from proxy.commands.schema import schema
 from proxy.commands.serve import serve
 from proxy.commands.stats import stats
+from proxy.commands.warm import warm
 from proxy.errors import ConfigError
 
-_COMMANDS = (serve, check, schema, purge, stats, entries, entry)
+_COMMANDS = (serve, check, schema, purge, stats, entries, entry, export, import_, warm)
 """Light to import: each imports what it works with when it is called."""
 
 

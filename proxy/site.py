@@ -31,6 +31,7 @@ from proxy.request.headers import pseudonym
 from proxy.routing import Router
 from proxy.settings.config import Config
 from proxy.tenants import Tenants
+from proxy.transfer.pairs import Pairs
 from proxy.turns import NoTurns, Turns
 from proxy.upstreams.base import Upstream
 from proxy.upstreams.budget import RetryBudget
@@ -91,6 +92,7 @@ class Site(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     router: Router
     pipeline: Pipeline
     passthrough: Passthrough
+    pairs: Pairs
     flights: Flights
     keeper: Keeper
     guests: Guests
@@ -159,6 +161,7 @@ def make_site(
         router=router,
         pipeline=pipeline,
         passthrough=Passthrough(router, sender, via=via),
+        pairs=Pairs(receiver, decider, cache=shared.cache, keeper=keeper),
         flights=flights,
         keeper=keeper,
         guests=Guests(),

@@ -47,3 +47,22 @@ class EntryPage(msgspec.Struct, frozen=True, kw_only=True):
 
     entries: tuple[Entry, ...]
     cursor: str | None
+
+
+class Problem(msgspec.Struct, frozen=True, kw_only=True):
+    """Why a line was refused; `line` counts from 1."""
+
+    line: int
+    reason: str
+
+
+class Tally(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of the lines that were sent. `problems` names the first of the refused.
+    `ended`: an export came whole."""
+
+    stored: int
+    present: int
+    expired: int
+    refused: int
+    ended: bool
+    problems: tuple[Problem, ...]

@@ -1,6 +1,7 @@
 """The admin API as the commands call it (paths and shapes: the admin port's own description)."""
 
-from collections.abc import Mapping
+import contextlib
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, TypeVar
 from urllib.parse import quote
 
@@ -59,6 +60,35 @@ class AdminClient:
         """JSON of a `Purged`."""
         return self._ask("POST", "/cache/purge", body=msgspec.json.encode(request))
 
+    @contextlib.contextmanager
+    def export(self, where: Mapping[str, str | bool | None]) -> Iterator[Iterator[bytes]]:
+        """The JSON lines of an export, in pieces as they come. `where`: tag, model, tenant,
+        cursor, embeddings, readable; None is absent."""
+        given = {name: value for name, value in where.items() if value is not None}
+        tried = f"GET {self._connection.admin}/cache/export"
+        with _told(tried), self._client.stream("GET", "/cache/export", params=given) as answer:
+            if not answer.is_success:
+                answer.read()
+                raise _refusal(tried, answer)
+            yield answer.iter_bytes()
+
+    def upload(self, path: str, lines: Iterable[bytes], *, as_of_now: bool = False) -> bytes:
+        """Send JSON lines as they come; JSON of a `Tally`, when all of them were judged."""
+        tried = f"POST {self._connection.admin}{path}"
+        # The server judges as it reads, so that the answer may take as long as it likes.
+        timeout = httpx.Timeout(_TIMEOUT_S, read=None, write=None)
+        with _told(tried):
+            answer = self._client.post(
+                path,
+                content=lines,
+                params={"as_of_now": True} if as_of_now else None,
+                headers={"content-type": "application/jsonl"},
+                timeout=timeout,
+            )
+        if answer.is_success:
+            return answer.content
+        raise _refusal(tried, answer)
+
     def decoded(self, body: bytes, kind: type[T]) -> T:
         """What the server sent, as a type of this file."""
         try:
@@ -77,15 +107,25 @@ class AdminClient:
     ) -> bytes:
         tried = f"{method} {self._connection.admin}{path}"
         headers = {"content-type": "application/json"} if body is not None else {}
-        try:
+        with _told(tried):
             answer = self._client.request(
                 method, path, params=params, content=body, headers=headers
             )
-        except (httpx.HTTPError, httpx.InvalidURL, ValueError) as error:
-            raise CommandFailed(f"no answer to {tried}: {_reason(error)}") from None
         if answer.is_success:
             return answer.content
-        raise CommandFailed(f"{tried} was answered {answer.status_code}: {_message(answer)}")
+        raise _refusal(tried, answer)
+
+
+@contextlib.contextmanager
+def _told(tried: str) -> Iterator[None]:
+    try:
+        yield
+    except (httpx.HTTPError, httpx.InvalidURL, ValueError) as error:
+        raise CommandFailed(f"no answer to {tried}: {_reason(error)}") from None
+
+
+def _refusal(tried: str, answer: httpx.Response) -> CommandFailed:
+    return CommandFailed(f"{tried} was answered {answer.status_code}: {_message(answer)}")
 
 
 def _reason(error: Exception) -> str:

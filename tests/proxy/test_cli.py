@@ -14,7 +14,10 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 KEY = "ab" * 32
-COMMANDS = ("serve", "check", "schema", "purge", "stats", "entries", "entry", "completion")
+COMMANDS = (
+    *("serve", "check", "schema", "purge", "stats", "entries", "entry"),
+    *("export", "import", "warm", "completion"),
+)
 ENTRY = {
     "key": KEY,
     "scope": "cd" * 32,
