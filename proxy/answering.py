@@ -5,6 +5,7 @@ import logging
 from collections.abc import AsyncGenerator
 
 from index.entry import Entry
+from proxy import large
 from proxy.answer import payload as payloads
 from proxy.answer.control import fits
 from proxy.answer.payload import Payload
@@ -52,7 +53,7 @@ class Answering:
         a header, one that cannot be put into this form, or the refusal of somebody else's
         credential. The request then needs its own.
 
-        The listener leaves by itself when the reply is a stream, at its end; in every other case it
+        The listener leaves by itself when the reply comes in pieces, at its end; in every other it
         has left when this returns. Raises UpstreamError and ClientLeft.
         """
         head = await listener.head()
@@ -62,6 +63,8 @@ class Answering:
         if head.streaming and call.stream:
             headers = (*STREAM, *rest_of(head, joined=joined))
             return Reply(status=head.status, headers=headers, body=self._live(listener, call))
+        if head.in_pieces:
+            return _in_pieces(listener, head, call, joined=joined)
         ending = await listener.ending()
         listener.leave()
         is_other_form = head.status < 400 and head.streaming is not call.stream
@@ -102,6 +105,14 @@ class Answering:
             raise
         finally:
             listener.leave()
+
+
+def _in_pieces(listener: Listener, head: Head, call: Call, *, joined: bool) -> Reply | None:
+    if joined and call.stream:
+        listener.leave()
+        return None
+    headers = with_type(head, joined=joined)
+    return Reply(status=head.status, headers=headers, body=large.pieces_for(listener))
 
 
 def rest_of(head: Head, *, joined: bool) -> Headers:

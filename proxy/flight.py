@@ -36,12 +36,15 @@ class Head(msgspec.Struct, frozen=True, kw_only=True):
     headers: Headers
     """As the upstream sent them, but for the connection's own."""
     streaming: bool
+    """Server-sent events."""
     upstream: str
     varied: Headers | None
     """As `proxy.answer.control.varied_by`."""
     asker: str = ""
     """Whose credential it was asked for with (`Caller.credential_id`); empty when it was nobody's
     but ours."""
+    in_pieces: bool = False
+    """A plain body that comes through frames, since it is too large to be held (`proxy.large`)."""
 
     def suits(self, call: Call) -> bool:
         """The answer may also be given to this request. A refusal of somebody's credential may not:
@@ -111,9 +114,12 @@ class Flight:
         self._wake()
 
     def forget_beginning(self) -> None:
-        """Nothing is recorded any more: keep only what the listeners have not read."""
+        """Nothing is recorded any more: keep only what the listeners have not read. There is
+        nothing left to go on alone for."""
         self.keeps_all = False
+        self.finish_alone = False
         self._trim()
+        self._stop_unheard()
 
     async def room(self) -> None:
         """Wait, once nothing is recorded, until the fastest listener has nearly caught up."""
@@ -140,6 +146,9 @@ class Flight:
         """A listener left. The last one ends the upstream request, unless it may go on alone."""
         self.listeners.discard(listener)
         self._read.set()
+        self._stop_unheard()
+
+    def _stop_unheard(self) -> None:
         if self.listeners or self.finish_alone or self.ending is not None:
             return
         self.doomed = True
@@ -216,11 +225,12 @@ class Listener:
             raise self._flight.ending.error
         return self._flight.ending
 
-    async def frames(self, *, silence_s: float) -> AsyncIterator[Sequence[Frame]]:
+    async def frames(self, *, silence_s: float | None) -> AsyncIterator[Sequence[Frame]]:
         """The stream from its beginning, in small pieces; an empty piece after every silence of
         `silence_s` to one and a half times that. Raises UpstreamError where it breaks off."""
         flight = self._flight
-        self._watch(silence_s)
+        if silence_s is not None:
+            self._watch(silence_s)
         while True:
             if self._left:
                 raise self._gone()

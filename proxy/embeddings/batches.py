@@ -11,6 +11,7 @@ the whole batch is asked for as the client wrote it and passed on as it comes.
 from collections.abc import Iterable, Mapping
 from itertools import chain
 
+from proxy import large
 from proxy.answering import rest_of, with_type
 from proxy.cache import Cache
 from proxy.client import Client
@@ -19,7 +20,7 @@ from proxy.embeddings.lookup import Batch, Piece, look_up, rescued, still_known
 from proxy.embeddings.making import Maker, Making
 from proxy.embeddings.part import Encoding, Part, answer_of
 from proxy.errors import UpstreamError
-from proxy.flight import Ending, Flight
+from proxy.flight import Ending, Flight, Head, Listener
 from proxy.outcome import BatchHit, BatchMiss, word
 from proxy.question import Question
 from proxy.reply import JSON, Answer, Reply, of_upstream_error
@@ -70,7 +71,12 @@ class Batches:
                 listener.leave()
 
         client.when_gone(leave)
+        own = making.own
+        is_all_own = own is not None and list(own.keys) == list(batch.order)
         try:
+            heads = [await listener.head() for listener in listeners]
+            if any(head.in_pieces for head in heads):
+                return _in_pieces(listeners.pop(), heads[0], client) if is_all_own else None
             endings = {
                 flight: await listener.ending()
                 for flight, listener in zip(making.flights, listeners, strict=True)
@@ -79,11 +85,17 @@ class Batches:
             return of_upstream_error(error)
         finally:
             leave()
-        own = making.own
-        if own is not None and list(own.keys) == list(batch.order):
+        if own is not None and is_all_own:
             return _as_it_came(own, joined=False)
         known = await still_known(self._cache, batch)
         return None if known is None else _put_together(question, known, making, endings)
+
+
+def _in_pieces(listener: Listener, head: Head, client: Client) -> Reply:
+    """An answer that is too large to be taken apart. The listener leaves at its end."""
+    client.when_gone(listener.leave)
+    headers = with_type(head, joined=False)
+    return Reply(status=head.status, headers=headers, body=large.pieces_for(listener))
 
 
 def _as_it_came(flight: Flight, *, joined: bool) -> Reply:
