@@ -17,7 +17,7 @@ from index import tags
 from index.entry import Entry
 from index.errors import InvalidTag
 from proxy.answer import payload as payloads
-from proxy.answer.replay import plain
+from proxy.answer.replay import Unreplayable, plain
 
 FORMAT_VERSION = 1
 """Of the line. A line of another version is refused."""
@@ -67,12 +67,8 @@ def write_entry(entry: Entry, *, secret: bytes, readable: bool) -> bytes:
         format=FORMAT_VERSION, store=name_of(secret), seal=_seal(entry, secret), entry=entry
     )
     if readable:
-        payload = payloads.decode(entry.payload)
-        line = msgspec.structs.replace(
-            line,
-            request=Raw(entry.canonical),
-            answer=UNSET if payload is None else Raw(_on_one_line(plain(payload))),
-        )
+        answer = _readable(entry.payload)
+        line = msgspec.structs.replace(line, request=Raw(entry.canonical), answer=answer)
     return msgspec.json.encode(line) + b"\n"
 
 
@@ -117,7 +113,7 @@ def _decoded(text: bytes) -> Line | Unreadable:
     try:
         version = _VERSIONS.decode(text).format
         if version != FORMAT_VERSION:
-            return Unreadable(reason=f"it has format {version}; this version reads 1")
+            return Unreadable(reason=f"it has format {version}, not {FORMAT_VERSION}")
         return _LINES.decode(text)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         return Unreadable(reason=f"not a line of an export: {error}")
@@ -147,8 +143,14 @@ def _seal(entry: Entry, secret: bytes) -> str:
     return hmac.new(secret, _SEAL + msgspec.json.encode(entry), hashlib.sha256).hexdigest()
 
 
-def _on_one_line(body: bytes) -> bytes:
-    return msgspec.json.format(body, indent=-1)
+def _readable(stored: bytes) -> Raw | UnsetType:
+    payload = payloads.decode(stored)
+    if payload is None:
+        return UNSET
+    try:
+        return Raw(msgspec.json.format(plain(payload), indent=-1))
+    except (Unreplayable, msgspec.MsgspecError):
+        return UNSET
 
 
 _VERSIONS = msgspec.json.Decoder(_Version)

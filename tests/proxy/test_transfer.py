@@ -293,6 +293,28 @@ async def test_warming_with_pairs_asks_no_upstream_and_passes_the_write_gate(tmp
     assert (again.json["stored"], again.json["present"]) == (0, 1)
 
 
+async def test_a_purge_while_pairs_come_covers_those_that_come_after_it(tmp_path):
+    def line(number, text):
+        request = {"model": "test-1", "messages": [{"role": "user", "content": text}]}
+        headers = {"authorization": "Bearer sk-one", "x-cache-tags": "doc:42"}
+        whole = {"line": number, "request": request, "headers": headers}
+        return json.dumps({**whole, "response": json.loads(completion())}).encode() + b"\n"
+
+    async with served(tmp_path) as (_, p):
+        cached = {"headers": {"cache-control": "only-if-cached", "x-cache-tags": "doc:42"}}
+
+        async def lines():
+            yield line(1, "before")
+            while words(await p.ask("before", **cached)) != "exact":
+                await asyncio.sleep(0)
+            await p.purge(tags=["doc:42"])
+            yield line(2, "after")
+
+        answer = await p.http.post(f"{p.admin_url}/cache/pairs", content=lines())
+        assert words(await p.ask("after", **tagged("doc:42"))) == "miss"
+    assert (answer.json()["stored"], answer.json()["refused"]) == (1, 1)
+
+
 async def test_without_the_admin_token_nothing_goes_out_or_in(tmp_path):
     file = tmp_path / "e.jsonl"
     async with served(tmp_path) as (_, p):
