@@ -92,7 +92,10 @@ class Keeper:
             return NotKept(word=barred, reason=barred)
         payload = msgspec.structs.replace(recording.payload, varied=varied or ())
         recording = msgspec.structs.replace(recording, payload=payload)
-        return self._entry(question, found, response, recording, named, control.lifetime_s)
+        try:
+            return self._entry(question, found, response, recording, named, control.lifetime_s)
+        except TimeoutError:
+            return NotKept(word="strip_slow", reason="what is stripped took too long to find")
 
     async def close(self) -> None:
         """Wait for the writes that are under way."""
