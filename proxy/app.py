@@ -23,7 +23,6 @@ from proxy.admin import Office, admin_app
 from proxy.cache import Cache
 from proxy.counts import Counts
 from proxy.dataport import DataPort
-from proxy.errors import ConfigError
 from proxy.flight import Listener
 from proxy.gate import Gate
 from proxy.health import Health, healthz, readyz
@@ -32,15 +31,13 @@ from proxy.metrics import Metrics
 from proxy.reload import Change, ReloadReport, change_to
 from proxy.settings import config as written
 from proxy.settings.listeners import Admin
-from proxy.settings.upstreams import Upstream as UpstreamConfig
 from proxy.site import Shared, Site, make_site
 from proxy.tenants import ANONYMOUS
 from proxy.transfer.counter import Transfer
 from proxy.transfer.pairs import Pair
 from proxy.transfer.tally import Fate
 from proxy.upstreams.base import Upstream
-from proxy.upstreams.fleet import RemoteUpstream
-from proxy.upstreams.pool import Pool
+from proxy.upstreams.making import close_all, make_pools, make_upstream, start_all
 
 log = logging.getLogger("rejoinder")
 
@@ -85,7 +82,9 @@ class Proxy:
             clock=time.time,
         )
         upstreams = self._make_upstreams(config, config.upstreams)
-        self._site = make_site(config, upstreams, _make_pools(config, upstreams), self._shared)
+        self._site = make_site(
+            config, upstreams, make_pools(config.upstreams, upstreams), self._shared
+        )
         self._retiring: set[Site] = set()
         self._metrics.watch(lambda: self._site.sender.states())
         self._background: set[asyncio.Task[None]] = set()
@@ -119,9 +118,9 @@ class Proxy:
         change = change_to(config, now=old.config)
         kept = {name: old.upstreams[name] for name in change.kept}
         fresh = self._make_upstreams(change.config, set(change.config.upstreams) - change.kept)
-        await _start_all(fresh)
+        await start_all(fresh)
         pools = {name: old.sender.pools[name] for name in change.kept}
-        pools |= _make_pools(change.config, fresh)
+        pools |= make_pools(change.config.upstreams, fresh)
         self._site = make_site(change.config, {**kept, **fresh}, pools, self._shared)
         self._port.site = self._site
         self._retiring.add(old)
@@ -171,7 +170,7 @@ class Proxy:
             task.cancel()
         await asyncio.gather(*self._background, return_exceptions=True)
         for site in sites:
-            await _close_all(site.upstreams.values())
+            await close_all(site.upstreams.values())
         await self._cache.close()
         await self._store.close()
 
@@ -237,14 +236,16 @@ class Proxy:
 
     def _make_upstreams(self, config: written.Config, names: Iterable[str]) -> dict[str, Upstream]:
         return {
-            name: _upstream(name, config.upstreams[name], self._member, say=self._say)
+            name: make_upstream(
+                name, config.upstreams[name], engine=self._member.engines.get(name), say=self._say
+            )
             for name in names
         }
 
     async def _retire(self, site: Site, dropped: Iterable[Upstream]) -> None:
         await site.retire()
         self._retiring.discard(site)
-        await _close_all(dropped)
+        await close_all(dropped)
 
     async def _load(self, when_ready: Callable[[], None]) -> None:
         """Load the models side by side. What fails to load is said, and the rest goes on."""
@@ -302,43 +303,9 @@ async def open_store(config: written.Store) -> Store:
     return await SqliteStore.open(path, memory_bytes=config.memory, disk_bytes=config.disk)
 
 
-async def _start_all(upstreams: Mapping[str, Upstream]) -> None:
-    """Raises ConfigError when one of them cannot be used; all are closed then."""
-    starts = (one.start() for one in upstreams.values())
-    results = await asyncio.gather(*starts, return_exceptions=True)
-    problems = [
-        f"upstreams.{name}: {result}"
-        for name, result in zip(upstreams, results, strict=True)
-        if isinstance(result, BaseException)
-    ]
-    if problems:
-        await _close_all(upstreams.values())
-        raise ConfigError(problems)
-
-
-async def _close_all(upstreams: Iterable[Upstream]) -> None:
-    for upstream in upstreams:
-        await upstream.close()
-
-
 async def _nothing_to_reload() -> ReloadReport:
     problem = "this process was started without a config file"
     return ReloadReport(at=time.time(), ok=False, problems=(problem,))
-
-
-def _upstream(name: str, config: UpstreamConfig, member: Member, *, say: Say) -> Upstream:
-    if config.engine is not None:
-        # Imported where it is needed, so that a proxy without an engine stays light.
-        from proxy.upstreams.local import LocalUpstream
-
-        return LocalUpstream(name, config.engine, on_progress=say, shared=member.engines.get(name))
-    return RemoteUpstream(name, config)
-
-
-def _make_pools(config: written.Config, upstreams: Mapping[str, Upstream]) -> dict[str, Pool]:
-    return {
-        name: Pool(name, one.servers, config.upstreams[name]) for name, one in upstreams.items()
-    }
 
 
 def _data_app(port: DataPort, health: Health) -> Litestar:
