@@ -72,7 +72,7 @@ class ChunkGrammar:
             if chunk.choices is None and not _members(frame):
                 return Discarded(reason="a chunk is empty")
             choices = chunk.choices or ()
-            if any(choice.message and not choice.delta for choice in choices):
+            if _has_no_delta(choices):
                 return Discarded(reason="a chunk has a message and no delta")
             model = model or chunk.model or ""
             finishing.add(choices)
@@ -124,12 +124,16 @@ def judge_chunks_body(
 
 
 def _calls_tools(choices: Iterable["_Choice"]) -> bool:
-    return any(
-        bool(said.tool_calls) or is_set(said.function_call)
-        for choice in choices
-        for said in (choice.delta, choice.message)
-        if said is not None
-    )
+    for choice in choices:
+        for said in (choice.delta, choice.message):
+            if said is not None and (said.tool_calls or is_set(said.function_call)):
+                return True
+    return False
+
+
+def _has_no_delta(choices: Iterable["_Choice"]) -> bool:
+    """A message stands where deltas do: it cannot be told whether it adds up or replaces."""
+    return any(choice.message is not None and choice.delta is None for choice in choices)
 
 
 class _Object(msgspec.Struct):

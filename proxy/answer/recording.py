@@ -138,7 +138,9 @@ class StreamRecorder:
         )
 
     def _take(self, whole: bytes) -> tuple[Frame, ...]:
-        frames = self._grammar.read(_in_one_spelling(whole))
+        if not whole.startswith(b"data: {"):
+            whole = _in_one_spelling(whole)
+        frames = self._grammar.read(whole)
         for frame in frames:
             self._note(frame)
         return frames
@@ -209,8 +211,6 @@ def _status_fault(status: int) -> str:
 
 def _in_one_spelling(frame: bytes) -> bytes:
     """The terminal event, also of a server that puts a blank or a name beside it."""
-    if frame.startswith(b"data: {") or b"[DONE]" not in frame:
-        return frame
     return DONE_FRAME if frame_data(frame).strip() == b"[DONE]" else frame
 
 
