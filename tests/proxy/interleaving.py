@@ -17,6 +17,7 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from pausing import NearEnough, PausedStore
 from scheduling import Schedule
@@ -64,7 +65,8 @@ async def violations(world: "World", outcomes: Counter[str] | None = None) -> li
     found = await world.run()
     if outcomes is not None:
         for ask in world.asks.values():
-            outcomes.update((ask.outcome, ask.detail))
+            surface = "embeddings " if ask.batch and ask.stated() else ""
+            outcomes.update((surface + ask.outcome, ask.detail))
     return [f"{what}\n{world.schedule.steps}" for what in found]
 
 
@@ -84,6 +86,7 @@ class World:
         # Few things in one world: only a crowd brings out what is rare.
         self._model = MODELS[seed % 2]
         self._texts = self.schedule.random.choice(((0,), (2,), (0, 0, 1), (0, 1, 2)))
+        self._embeds = seed % 3 == 2
         named = {tag for text in self._texts for tag in NAMED[text]}
         self._tags = (*sorted(named), "doc:c")
         self.stores = [PausedStore(store, self.schedule) for store in stores]
@@ -144,12 +147,14 @@ class World:
 
     def _any_ask(self, chance: random.Random, name: str) -> Ask:
         well = 8 if self._model == "test-1" else 2
+        batch = chance.choices(self._texts, k=chance.choice((1, 2))) if self._embeds else ()
         return Ask(
             name,
+            batch=tuple(batch),
             text=chance.choice(self._texts),
             model=self._model,
             tags=chance.choice(((), (), (), ("doc:c",), ("doc:a",))),
-            stream=chance.random() < 0.5,
+            stream=not batch and chance.random() < 0.5,
             control=chance.choice((b"",) * 6 + (b"no-cache", b"no-store", b"max-stale=100000")),
             fails=chance.choice(("",) * well + ("refused", "500", "429", "broken")),
             leaves=chance.random() < 0.06,
@@ -159,14 +164,14 @@ class World:
         self.asks[ask.name] = ask
         await self.schedule.pause(f"start {ask.name}")
         ask.hard, ask.soft = dict(self.hard), dict(self.soft)
-        body = {
-            "model": ask.model,
-            "stream": ask.stream,
-            "messages": [
-                {"role": "system", "content": f"Example {self._seed}."},
-                {"role": "user", "content": TEXTS[ask.text]},
-            ],
-        }
+        example = f"Example {self._seed}."
+        body: dict[str, Any] = {"model": ask.model}
+        if ask.batch:
+            body["input"] = [f"{example} {TEXTS[text]}" for text in ask.batch]
+        else:
+            told = [{"role": "system", "content": example}]
+            told.append({"role": "user", "content": TEXTS[ask.text]})
+            body |= {"stream": ask.stream, "messages": told}
         leaving = asyncio.Event()
         news = [{"type": "http.request", "body": json.dumps(body).encode(), "more_body": False}]
 
@@ -186,7 +191,7 @@ class World:
             ask.body += message.get("body", b"")
             await self.schedule.pause(f"sent to {ask.name}")
 
-        path = "/v1/chat/completions"
+        path = "/v1/embeddings" if ask.batch else "/v1/chat/completions"
         scope = {
             "type": "http",
             "method": "POST",
@@ -203,20 +208,19 @@ class World:
         status = headers.get(b"cache-status", b"").decode()
         ask.detail = status.rpartition("detail=")[2] if ask.outcome == "stale" else ""
         key = re.search(rb'key="?([0-9a-f]{64})', headers.get(b"cache-status", b""))
-        if key is not None and ask.outcome in ("miss", "exact"):
+        if key is not None and not ask.batch and ask.outcome in ("miss", "exact"):
             self.keys[ask.model, ask.text] = key[1].decode()
 
     def _check(self, ask: Ask) -> None:
-        stated = ask.stated() if ask.status < 400 else None
-        if stated is None:
-            return
-        made, maker = int(stated[1]), self.asks[stated[2]]
-        for tag in maker.depends_on() | set(ask.tags):
-            soft = 0 if ask.outcome == "stale" else ask.soft.get(tag, 0)
-            if made < max(ask.hard.get(tag, 0), soft):
-                self.violations.append(
-                    f"{ask} got what {maker.name} made at {made}; {tag} was purged before it asked"
-                )
+        # One word stands for all parts of a batch: beside a miss some may be stale, and may be so.
+        may_be_stale = ask.outcome == "stale" or (ask.batch and not ask.waits_for_the_upstream)
+        for made, name in ask.stated():
+            for tag in self.asks[name].depends_on() | set(ask.tags):
+                soft = 0 if may_be_stale else ask.soft.get(tag, 0)
+                if made < max(ask.hard.get(tag, 0), soft):
+                    self.violations.append(
+                        f"{ask} got what {name} made at {made}; {tag} was purged before it asked"
+                    )
 
     async def _purge(self, chance: random.Random) -> None:
         kind, soft = chance.choice(("tag", "tag", "tag", "model", "key", "all")), chance.random()

@@ -32,6 +32,8 @@ class Ask:
     fails: str
     """How the upstream fails, if it is asked; empty: it does not."""
     leaves: bool
+    batch: tuple[int, ...] = ()
+    """Texts of which the embeddings are asked for, instead of an answer in chat."""
     hard: dict[str, int] = field(default_factory=dict)
     """What had been purged when it began, or when the upstream failed, with the numbers of those
     purges."""
@@ -42,9 +44,16 @@ class Ask:
     status: int = 0
     body: bytes = b""
 
+    @property
+    def waits_for_the_upstream(self) -> bool:
+        """The upstream is never asked for a refresh behind the client's back."""
+        return self.model == "test-2" and not self.control.startswith(b"max-stale")
+
     def depends_on(self) -> set[str]:
         """Tags of an answer made for this."""
-        own = {ALL, f"model:{self.model}", f"text:{self.model}:{self.text}"}
+        own = {ALL, f"model:{self.model}"}
+        if not self.batch:
+            own.add(f"text:{self.model}:{self.text}")
         return {*own, *self.tags, *NAMED[self.text]}
 
     def head(self) -> list[tuple[bytes, bytes]]:
@@ -53,14 +62,18 @@ class Ask:
             headers.append((b"x-cache-tags", ",".join(self.tags).encode()))
         return [*headers, (b"cache-control", self.control)] if self.control else headers
 
-    def stated(self) -> re.Match[str] | None:
-        """What the answer says of itself; None where it did not come so far."""
-        text = self.body.decode()
+    def stated(self) -> list[tuple[int, str]]:
+        """What the parts of the answer say: when they were made, and for whom. Nothing where it did
+        not come so far."""
+        text = self.body.decode() if self.status < 400 else ""
+        if self.batch:
+            vectors = [one["embedding"] for one in json.loads(text)["data"]] if text else []
+            return [(int(made), f"r{int(maker)}") for made, maker in vectors]
         if self.stream:
             events = [line[6:] for line in text.splitlines() if line.startswith("data: {")]
             choices = [choice for e in events for choice in json.loads(e).get("choices", ())]
-            return STATED.search("".join(one["delta"].get("content") or "" for one in choices))
-        return STATED.search(text)
+            text = "".join(one["delta"].get("content") or "" for one in choices)
+        return [(int(made), maker) for made, maker in STATED.findall(text)]
 
 
 class Truth(Protocol):
@@ -102,19 +115,23 @@ class Stating:
         await pause("before send")
         made = self._world.num_purges
         await pause("after send")
-        if ask.fails in ("refused", "500", "429") and ask.model == "test-2":
-            # What is served instead was looked up after this (and nothing is refreshed here).
+        if ask.fails in ("refused", "500", "429") and ask.waits_for_the_upstream:
+            # What is served instead was looked up after this.
             ask.hard, ask.soft = dict(self._world.hard), dict(self._world.soft)
         if ask.fails == "refused":
             raise UpstreamUnreachable("refused", upstream="main")
         status = int(ask.fails) if ask.fails.isdigit() else 200
         words = f"made {made} for ", f"{ask.name}."
-        pieces = (
-            _stream(words, ask.model)
-            if ask.stream and status == 200
-            else _plain(words, ask.model, status)
-        )
-        kind = b"text/event-stream" if ask.stream and status == 200 else b"application/json"
+        streams = ask.stream and status == 200
+        if status != 200:
+            pieces = [b'{"error": {"message": "no", "type": "server_error"}}']
+        elif ask.batch:
+            assert isinstance(request.body, bytes)
+            asked = json.loads(request.body)["input"]
+            pieces = _vectors([float(made), float(ask.name[1:])], ask.model, len(asked))
+        else:
+            pieces = (_stream if streams else _plain)(words, ask.model)
+        kind = b"text/event-stream" if streams else b"application/json"
         headers = [(b"content-type", kind)]
         if NAMED[ask.text]:
             headers.append((b"cache-tag", ",".join(NAMED[ask.text]).encode()))
@@ -134,14 +151,18 @@ class Stating:
         await self._world.schedule.pause("after the last piece")
 
 
-def _plain(words: Sequence[str], model: str, status: int) -> list[bytes]:
-    if status >= 400:
-        return [b'{"error": {"message": "no", "type": "server_error"}}']
+def _plain(words: Sequence[str], model: str) -> list[bytes]:
     message = {"role": "assistant", "content": "".join(words)}
     choice = {"index": 0, "message": message, "finish_reason": "stop"}
     usage = {"prompt_tokens": 5, "completion_tokens": 3, "total_tokens": 8}
     body = _json("chat.completion", model=model, choices=[choice], usage=usage)
     return [body[:20], body[20:]]
+
+
+def _vectors(vector: list[float], model: str, count: int) -> list[bytes]:
+    data = [{"object": "embedding", "index": at, "embedding": vector} for at in range(count)]
+    usage = {"prompt_tokens": count, "total_tokens": count}
+    return [json.dumps({"object": "list", "model": model, "data": data, "usage": usage}).encode()]
 
 
 def _stream(words: Sequence[str], model: str) -> list[bytes]:

@@ -30,4 +30,5 @@ async def test_what_was_purged_answers_no_later_request(kind, request, tmp_path)
             await store.check_integrity()
     # What never happened was not tested.
     assert set(outcomes) >= {"exact", "semantic", "stale", "coalesced", "miss", "bypass"}
+    assert set(outcomes) >= {"embeddings exact", "embeddings miss"}
     assert {"stale-while-revalidate", "stale-if-error", "max-stale"} <= set(outcomes)
