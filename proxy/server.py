@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import errno
 import logging
 import signal
 import socket
@@ -127,7 +128,10 @@ def bind(address: Address) -> Listening:
             bound.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
         bound.bind((address.host, address.port))
     except OSError as error:
-        raise CannotListen(f"cannot listen on {address}: {error.strerror}") from error
+        hint = ""
+        if error.errno == errno.EADDRINUSE:
+            hint = " (does another Rejoinder run? stop it, or change `listen`)"
+        raise CannotListen(f"cannot listen on {address}: {error.strerror}{hint}") from error
     return Listening(socket=bound, address=Tcp(host=address.host, port=bound.getsockname()[1]))
 
 

@@ -68,7 +68,7 @@ class LocalUpstream:
         first_byte_s: float = Timeout().first_byte,
         shared: str | None = None,
     ) -> None:
-        """`on_progress` gets lines such as `loading smollm2-135m-instruct 43%`. `shared`: the
+        """`on_progress` gets lines such as `loading smollm2-135m-instruct 25%`. `shared`: the
         socket of an engine that the parent of several workers runs. While the model
         loads, `send` waits up to `first_byte_s`. Raises ConfigError when there is no such model.
         """
@@ -82,7 +82,7 @@ class LocalUpstream:
         self._model_id = engine.model_id or self._weights.model_id
         self._client = EngineClient(
             engine_config(engine),
-            on_progress=lambda done: on_progress(f"loading {self._model_id} {done:.0%}"),
+            on_progress=_in_quarters(lambda d: on_progress(f"loading {self._model_id} {d:.0%}")),
             shared=shared,
         )
 
@@ -215,6 +215,20 @@ class _Body(AsyncGenerator[bytes, None]):
             await self._pieces.aclose()
         finally:
             await self._generation.aclose()
+
+
+def _in_quarters(say: Callable[[float], None]) -> Callable[[float], None]:
+    """Say only what crosses a quarter, and every beginning."""
+    said = 1.0
+
+    def hear(done: float) -> None:
+        nonlocal said
+        quarter = int(done * 4) / 4
+        if quarter != said:
+            said = quarter
+            say(quarter)
+
+    return hear
 
 
 async def _streamed(
