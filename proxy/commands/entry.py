@@ -17,7 +17,7 @@ def entry(
     as_json: Annotated[bool, Parameter(name="--json")] = False,
     connection: Connection = LOCAL,
 ) -> int:
-    """Show one stored answer, or delete it.
+    """Show what is known of one stored answer, or delete it.
 
     Deleting also covers an answer that is being made for this key, as `rejoinder purge --key` does.
 

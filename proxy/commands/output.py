@@ -66,6 +66,8 @@ def one_line(text: str, *, longest: int) -> str:
 
 
 def _flat(value: Any, name: str = "") -> Iterator[tuple[str, Any]]:
+    if isinstance(value, list) and value and all(isinstance(item, dict) for item in value):
+        value = dict(enumerate(value))
     if not isinstance(value, dict):
         yield name, value
         return
