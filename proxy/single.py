@@ -6,6 +6,7 @@ from pathlib import Path
 import uvloop
 
 from index.errors import StoreUnusable
+from proxy import collector
 from proxy.app import Proxy, Say, open_store
 from proxy.lifetime import Certificates, Stop, bring_into_force, open_ports, serve
 from proxy.reloader import Reloader
@@ -38,9 +39,14 @@ async def _run(path: Path, text: str, config: Config, *, say: Say) -> int:
         clock=time.time,
     )
     proxy.reload_by(reloader.reload, last=lambda: reloader.last)
+
+    def ready() -> None:
+        collector.settle()
+        say(welcome(config, ports, proxy.models))
+
     try:
         proxy.run_beside(reloader.follow())
-        proxy.start(when_ready=lambda: say(welcome(config, ports, proxy.models)))
+        proxy.start(when_ready=ready)
         await serve(proxy, ports, certificates, stop=stop)
     finally:
         for listening in (*ports.data, ports.admin):

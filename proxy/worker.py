@@ -16,6 +16,7 @@ import uvloop
 from prometheus_client import values
 
 from index.errors import StoreUnusable
+from proxy import collector
 from proxy.app import Member, Proxy, open_store
 from proxy.control import (
     Adopt,
@@ -118,8 +119,12 @@ class Worker:
         return Done()
 
     async def _serve(self, proxy: Proxy, ports: Ports, certificates: Certificates) -> None:
+        def ready() -> None:
+            collector.settle()
+            self._tell(Loaded(models=proxy.models))
+
         try:
-            proxy.start(when_ready=lambda: self._tell(Loaded(models=proxy.models)))
+            proxy.start(when_ready=ready)
             await serve(proxy, ports, certificates, stop=self._stop)
         finally:
             await proxy.close()
