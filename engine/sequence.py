@@ -40,7 +40,7 @@ class Sequence:
         # The state stays with the sequence: a batch's other members, or a preemption, do not
         # move it. Not for secrets, hence no system generator.
         seed = None if sampling.seed is None else f"{sampling.seed}/{index}"
-        self.random = random.Random(seed)  # noqa: S311
+        self.random = random.Random(seed)  # noqa: S311  # sampling, no secret
 
     @property
     def num_remaining(self) -> int:

@@ -100,7 +100,7 @@ async def _answer(
         return _refused(of_client_error(error))
     except ClientLeft:
         raise
-    except Exception:
+    except Exception:  # the outermost border: a bug of ours is one 500, logged
         log.exception("%s failed", request_id)
         return _refused(of_fault(request_id))
 
@@ -128,7 +128,7 @@ async def _other(
         return of_upstream_error(error)
     except ClientLeft:
         raise
-    except Exception:
+    except Exception:  # as above
         log.exception("%s failed", request_id)
         return of_fault(request_id)
 

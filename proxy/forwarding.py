@@ -99,7 +99,7 @@ class Forwarder:
             if flight.head is None:
                 question.call.grant.release()
             flight.end(Ending(error=error))
-        except Exception:
+        except Exception:  # whatever it was, those who listen must not wait for ever
             log.exception("%s: an answer could not be passed on", question.call.request_id)
             fault = UpstreamBroken("the proxy failed while it passed the answer on", upstream="")
             flight.end(Ending(error=fault))

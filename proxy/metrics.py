@@ -138,8 +138,8 @@ class Metrics:
         if self._folder is None:
             return self.requests.collect()
         # The library has no types here.
-        collector = MultiProcessCollector(None, path=self._folder)  # type: ignore[no-untyped-call]
-        shared: Iterable[Metric] = collector.collect()  # type: ignore[no-untyped-call]
+        collector = MultiProcessCollector(None, path=self._folder)  # type: ignore[no-untyped-call]  # theirs
+        shared: Iterable[Metric] = collector.collect()  # type: ignore[no-untyped-call]  # theirs
         return shared
 
 

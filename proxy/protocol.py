@@ -57,8 +57,9 @@ class BoundedProtocol(HttpToolsProtocol):
         self._seen_waiting_at: float | None = None
         """When `sweep` first found it waiting for this. Requests pay for no clock and no timer."""
 
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        super().connection_made(Corked(transport, self.loop))  # type: ignore[arg-type]
+    # uvicorn asks for a whole `asyncio.Transport`; it uses what `Corked` has or passes on.
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # see above
+        super().connection_made(Corked(transport, self.loop))  # type: ignore[arg-type]  # see above
 
     def data_received(self, data: bytes) -> None:
         self._held_bytes += len(data)

@@ -74,7 +74,7 @@ class Wire(asyncio.Protocol):
         now = self._loop.time()
         self._waiting.append((now, reply))
         # Their type leaves no room for arguments of several kinds; their code does.
-        self._transport.write(hiredis.pack_command(parts))  # type: ignore[arg-type]
+        self._transport.write(hiredis.pack_command(parts))  # type: ignore[arg-type]  # as said above
         if self._watch is None:
             self._watch = self._loop.call_at(now + self.deadline_s, self._look)
         return reply

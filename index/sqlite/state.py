@@ -13,7 +13,7 @@ _FIELDS = (
     "evictions", "inflation",
 )  # fmt: skip
 _READ = f"SELECT {', '.join(_FIELDS)} FROM state"  # noqa: S608 - our own names
-_WRITE = f"UPDATE state SET {', '.join(f'{name} = ?' for name in _FIELDS)}"  # noqa: S608
+_WRITE = f"UPDATE state SET {', '.join(f'{name} = ?' for name in _FIELDS)}"  # noqa: S608 - ours
 
 
 class State(msgspec.Struct):

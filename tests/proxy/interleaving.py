@@ -96,7 +96,7 @@ class World:
 
     def _site(self, config: Config, store: PausedStore, semantic: NearEnough) -> Site:
         cache = Cache(
-            store,  # type: ignore[arg-type]
+            store,  # type: ignore[arg-type]  # has what is used of a store
             metrics=Metrics(),
             clock=lambda: self.now,
             random=self.schedule.random.random,

@@ -126,7 +126,7 @@ async def _read(reader: asyncio.StreamReader, connection: int) -> Request:
 async def _watch(reader: asyncio.StreamReader, server: Server) -> None:
     """Sees the client hang up while it is being answered; our clients never pipeline."""
     while not reader.at_eof():
-        transport_buffer = reader._buffer  # type: ignore[attr-defined]
+        transport_buffer = reader._buffer  # type: ignore[attr-defined]  # to peek without reading
         if transport_buffer:
             return
         await asyncio.sleep(0.005)

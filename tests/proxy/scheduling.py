@@ -72,7 +72,7 @@ class Schedule:
     async def _others_rest(self, ended: "asyncio.Future[list[None]]") -> bool:
         """Returns when all pause, or wait for what only one that pauses can bring. False when all
         have ended."""
-        ready = asyncio.get_running_loop()._ready  # type: ignore[attr-defined]
+        ready = asyncio.get_running_loop()._ready  # type: ignore[attr-defined]  # no public way to see it
         while not ended.done():
             self._news.clear()
             await asyncio.sleep(0)

@@ -150,7 +150,7 @@ class Harness:
         """The first call for an upstream makes it."""
         if upstream.name not in self.pools:
             urls = tuple(f"http://{n}" for n in range(len(upstream.servers)))
-            written = UpstreamConfig(base_url=urls, **config)  # type: ignore[arg-type]
+            written = UpstreamConfig(base_url=urls, **config)  # type: ignore[arg-type]  # of several types
             pool = Pool(upstream.name, upstream.servers, written, clock=lambda: self.now_s)
             self.pools[upstream.name] = pool
         return self.pools[upstream.name]
