@@ -18,6 +18,7 @@ from proxy.request.fingerprint import fingerprint, fingerprints
 from proxy.request.invalidation import TagRules, Untaggable
 from proxy.routing import Route, Router
 from proxy.settings import config as written
+from proxy.settings.semantic import Semantic
 from proxy.upstreams.base import Upstream
 
 _WHO_ASKS = frozenset({"user", "metadata"})
@@ -34,7 +35,7 @@ class Decider:
         secret: bytes,
         applications: Collection[str] = (),
         volatile: Callable[[str], str | None],
-        rules_of: Callable[[written.Semantic], Rules],
+        rules_of: Callable[[Semantic], Rules],
     ) -> None:
         """`secret` is the store's; `applications` names the upstreams that are more than a model;
         `rules_of` gives the rules of a semantic tier."""

@@ -17,7 +17,8 @@ from proxy.call import Call, Caller, Surface
 from proxy.request import directives, wire
 from proxy.request.eligibility import judge
 from proxy.request.fingerprint import fingerprint
-from proxy.settings.config import Policy, Semantic
+from proxy.settings.config import Policy
+from proxy.settings.semantic import Semantic
 
 HEADERS = tuple(
     (name.encode(), value.encode())

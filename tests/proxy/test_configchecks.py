@@ -7,15 +7,14 @@ from proxy.settings.config import (
     Admin,
     CacheUse,
     Config,
-    Embedder,
     Match,
     Policy,
     Route,
-    Semantic,
     Store,
     TagRule,
     Tenants,
 )
+from proxy.settings.semantic import Embedder, Semantic
 from proxy.settings.units import Duration, Secret
 from proxy.settings.upstreams import Engine, Timeout, Upstream, UpstreamTls
 

@@ -18,7 +18,8 @@ from proxy.request.conversation import (
 from proxy.request.eligibility import judge
 from proxy.request.fingerprint import fingerprint
 from proxy.request.invalidation import TagRules, implicit_tags
-from proxy.settings.config import Policy, Semantic, TagRule
+from proxy.settings.config import Policy, TagRule
+from proxy.settings.semantic import Semantic
 
 TEXT = {"type": "text", "text": "q"}
 IMAGE = {"type": "image_url", "image_url": {"url": "x"}}

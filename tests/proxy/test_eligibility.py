@@ -3,7 +3,8 @@ import pytest
 
 from proxy.call import Call, Caller, Directives, Surface
 from proxy.request.eligibility import LONGEST_TEXT_CHARS, Eligibility, judge
-from proxy.settings.config import Policy, Semantic
+from proxy.settings.config import Policy
+from proxy.settings.semantic import Semantic
 
 EXACT = Policy()
 BY_MEANING = Policy(semantic=Semantic())

@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 
 from proxy.call import Call, Caller, Directives, Surface
 from proxy.request.fingerprint import fingerprint
-from proxy.settings.config import Key, Policy, Semantic
+from proxy.settings.config import Key, Policy
+from proxy.settings.semantic import Semantic
 
 MESSAGES = [
     {"role": "system", "content": "Be brief."},
