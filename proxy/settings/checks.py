@@ -11,6 +11,7 @@ import regex  # type: ignore[import-untyped]  # no stubs are published with it
 
 from proxy.settings.address import parse_address
 from proxy.settings.config import Config, TagRule
+from proxy.settings.enginechecks import check_pages
 from proxy.settings.finding import Finding, check_header, check_name
 from proxy.settings.listenerchecks import check_listeners, check_processes
 from proxy.settings.routechecks import check_aliases, check_routes
@@ -59,6 +60,7 @@ def _upstreams(config: Config, machine: Machine) -> Iterator[Finding]:
         yield from check_servers(upstream, path, has_path=machine.has_path)
         if upstream.engine is not None:
             yield from _engine(upstream, (*path, "engine"), machine)
+            yield from check_pages(config, name, (*path, "engine"), can_keep=machine.can_keep)
 
 
 def _engine(upstream: Upstream, path: Path, machine: Machine) -> Iterator[Finding]:

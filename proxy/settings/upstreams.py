@@ -5,7 +5,8 @@ from typing import Annotated, Literal, TypeVar
 import msgspec
 from msgspec import Meta
 
-from proxy.settings.units import Bytes, Duration, Secret
+from proxy.settings.engine import Engine
+from proxy.settings.units import Duration, Secret
 
 T = TypeVar("T")
 
@@ -57,40 +58,6 @@ class UpstreamTls(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
             raise ValueError("`key` without `cert`")
         if self.ca is not None and not self.verify:
             raise ValueError("`ca` has no use with `verify: false`")
-
-
-class KVCache(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Pages of the engine's KV cache."""
-
-    dtype: Literal["int8", "bf16", "fp32"] = "int8"
-    """How keys and values are kept."""
-    page_tokens: Literal[16, 32, 64] = 32
-    """Tokens in a page."""
-    memory: Bytes = _default(Bytes(256 * 2**20))
-    """What all pages together take."""
-
-
-class Engine(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The bundled engine, in a process of its own."""
-
-    model: str
-    """A path (relative ones count from the current folder), or `package:NAME` for an installed
-    package that carries the model."""
-    model_id: str = ""
-    """The id in `/v1/models` and in answers; by default made from the model's own name."""
-    device: Literal["auto", "cpu", "cuda"] = "auto"
-    """Where it computes; `auto` takes a GPU if there is one."""
-    weights: Literal["auto", "fp32", "bf16", "int8"] = "auto"
-    """How weights are kept; `auto` takes what the device is fast with. `int8` needs a C++ compiler
-    and a CPU with AVX512-VNNI, as `auto` does to choose it; without them it counts as `auto`."""
-    kv_cache: KVCache = _default(KVCache())
-    """Pages of the KV cache."""
-    max_context: Annotated[int, Meta(ge=16)] = 8192
-    """Tokens of prompt and answer together; the model's own limit also holds."""
-    max_batch: Annotated[int, Meta(ge=1, le=1024)] = 32
-    """Sequences in one running batch."""
-    threads: Annotated[int, Meta(ge=0)] = 0
-    """CPU threads; 0 takes all cores."""
 
 
 class Base(msgspec.Struct, frozen=True, kw_only=True):

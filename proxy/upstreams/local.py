@@ -24,7 +24,8 @@ from proxy.errors import (
     UpstreamUnreachable,
     error_body,
 )
-from proxy.settings.upstreams import Engine, Timeout
+from proxy.settings.engine import Engine
+from proxy.settings.upstreams import Timeout
 from proxy.upstreams.base import Server, UpstreamRequest, UpstreamResponse
 from proxy.upstreams.local_answer import (
     DONE,

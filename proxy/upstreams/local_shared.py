@@ -15,7 +15,7 @@ from engine.errors import EngineError
 from engine.relay import Relay
 from proxy.errors import ConfigError
 from proxy.settings.config import Config
-from proxy.settings.upstreams import Engine
+from proxy.settings.engine import Engine
 from proxy.upstreams.local import engine_config
 
 log = logging.getLogger("rejoinder.engines")

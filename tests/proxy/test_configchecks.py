@@ -14,9 +14,10 @@ from proxy.settings.config import (
     TagRule,
     Tenants,
 )
+from proxy.settings.engine import Engine
 from proxy.settings.semantic import Embedder, Semantic
 from proxy.settings.units import Duration, Secret
-from proxy.settings.upstreams import Engine, Timeout, Upstream, UpstreamTls
+from proxy.settings.upstreams import Timeout, Upstream, UpstreamTls
 
 EVERYTHING = Machine(has_module=lambda _: True, has_path=lambda _: True, can_keep=lambda _: True)
 NOTHING = Machine(has_module=lambda _: False, has_path=lambda _: False, can_keep=lambda _: False)

@@ -13,7 +13,7 @@ import pytest_asyncio
 
 from proxy.call import Surface
 from proxy.errors import ConfigError, UpstreamBroken, UpstreamUnreachable
-from proxy.settings import upstreams as config
+from proxy.settings import engine as config
 from proxy.upstreams.base import UpstreamRequest, UpstreamResponse
 from proxy.upstreams.local import LocalUpstream
 
