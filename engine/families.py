@@ -64,6 +64,7 @@ def _llama_shape(file: GGUFFile, max_positions: int) -> ModelShape:
         norm_eps=float(field("attention.layer_norm_rms_epsilon")),
         rope_base=float(field("rope.freq_base", 10000.0)),
         max_positions=min(max_positions, int(field("context_length"))),
+        windows=(None,) * int(field("block_count")),
     )
 
 

@@ -34,6 +34,8 @@ class PageLayout(msgspec.Struct, frozen=True, kw_only=True):
     num_layers: int
     num_kv_heads: int
     head_dim: int
+    windows: tuple[int | None, ...] = ()
+    """For each layer how many tokens a query sees, itself included; empty, or None: all."""
 
     @classmethod
     def of(cls, shape: ModelShape, *, dtype: KVDtype, page_tokens: int) -> "PageLayout":
@@ -43,6 +45,7 @@ class PageLayout(msgspec.Struct, frozen=True, kw_only=True):
             num_layers=shape.num_layers,
             num_kv_heads=shape.num_kv_heads,
             head_dim=shape.head_dim,
+            windows=shape.windows,
         )
 
     @property
@@ -80,6 +83,9 @@ class PageLayout(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def bytes_per_token(self) -> int:
         return self.page_bytes // self.page_tokens
+
+    def window(self, layer: int) -> int | None:
+        return self.windows[layer] if self.windows else None
 
     def keys_at(self, layer: int) -> int:
         return layer * self.layer_bytes

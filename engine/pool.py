@@ -51,6 +51,7 @@ class LayerPages:
     """One layer's part of all pages, and how vectors are changed on their way in.
 
     keys, values   vectors of head_dim by page, head and place in the page; int8, bf16 or fp32
+    window         tokens that a query of this layer sees, itself included; None: all
     *_scales       fp16 [num_pages, num_kv_heads, page_tokens] with int8, else None
     """
 
@@ -67,6 +68,7 @@ class LayerPages:
         keys_view = partial(pool.view, element, layout.keys_at(layer))
         values_view = partial(pool.view, element, layout.values_at(layer))
         self.layout = layout
+        self.window = layout.window(layer)
         self.keys = PagedVectors(layout, keys_view, keys=True)
         self.values = PagedVectors(layout, values_view, keys=False)
         self.key_scales: torch.Tensor | None = None

@@ -17,3 +17,5 @@ class ModelShape(msgspec.Struct, frozen=True, kw_only=True):
     norm_eps: float
     rope_base: float
     max_positions: int
+    windows: tuple[int | None, ...]
+    """For each layer the tokens that a query sees, itself included; None: all that came before."""

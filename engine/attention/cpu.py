@@ -1,4 +1,5 @@
-"""Attention on the CPU: over INT8 pages the C++ kernel, else numba; over all others torch."""
+"""Attention on the CPU: over INT8 pages the C++ kernel, else numba; over all others, and where a
+layer has a window, torch."""
 
 from collections import Counter
 
@@ -27,7 +28,7 @@ class CPUAttention:
     def __call__(
         self, queries: torch.Tensor, pages: LayerPages, spans: AttentionSpans
     ) -> torch.Tensor:
-        if self._tiled is not None and pages.layout.tiled:
+        if self._tiled is not None and pages.layout.tiled and pages.window is None:
             self._calls[self._tiled.name] += 1
             return self._tiled.attend(queries, pages, spans)
         self._calls["torch"] += 1

@@ -21,6 +21,7 @@ _GATHERED_TOKENS = 4096
 def attend(queries: torch.Tensor, pages: LayerPages, spans: AttentionSpans) -> torch.Tensor:
     """See `engine.attention.spans.Attend`."""
     result = torch.empty_like(queries)
+    spans = spans.within(pages.window, page_tokens=pages.layout.page_tokens)
     starts = spans.query_starts.tolist()
     counts = [end - start for start, end in itertools.pairwise(starts)]
     singles = [i for i, count in enumerate(counts) if count == 1]
@@ -52,7 +53,10 @@ def _decode(
     num_pages = -(-int(kv_lens.max()) // page_tokens)
     tables = page_tables[:, :num_pages].reshape(-1)
     num_kv = num_pages * page_tokens
-    unused = torch.arange(num_kv) >= kv_lens[:, None, None, None]  # [num_seqs, 1, 1, num_kv]
+    ends = kv_lens[:, None, None, None]
+    unseen = torch.arange(num_kv) >= ends  # [num_seqs, 1, 1, num_kv]
+    if pages.window is not None:
+        unseen |= torch.arange(num_kv) < ends - pages.window
 
     def gathered(part: torch.Tensor) -> torch.Tensor:
         """[num_seqs * num_pages, num_kv_heads, page_tokens, …] → float32 [num_seqs,
@@ -67,14 +71,14 @@ def _decode(
     scores = (grouped / math.sqrt(head_dim)) @ gathered(pages.keys.take(tables)).mT
     if pages.key_scales is not None:
         scores *= gathered(pages.key_scales.index_select(0, tables))[:, :, None]
-    weights = scores.masked_fill_(unused, -math.inf).softmax(dim=-1)
+    weights = scores.masked_fill_(unseen, -math.inf).softmax(dim=-1)
     values = gathered(pages.values.take(tables))
     if pages.value_scales is None:
-        values = values.masked_fill(unused.view(num_seqs, 1, num_kv, 1), 0.0)
+        values = values.masked_fill(unseen.view(num_seqs, 1, num_kv, 1), 0.0)
     else:
         # 0 * NaN is NaN: what lies behind the last token must not be multiplied.
         scales = gathered(pages.value_scales.index_select(0, tables))
-        weights *= scales[:, :, None].masked_fill(unused, 0.0)
+        weights *= scales[:, :, None].masked_fill(unseen, 0.0)
     return (weights @ values).view(num_seqs, num_heads, head_dim)
 
 
@@ -96,6 +100,8 @@ def _prefill(
 
     first = num_kv - num_queries
     seen = torch.ones(num_queries, num_kv, dtype=torch.bool).tril_(first)
+    if pages.window is not None:
+        seen.triu_(first - pages.window + 1)
     group = num_heads // num_kv_heads
     # All query heads of a KV head stand as rows below each other.
     grouped = queries.view(num_queries, num_kv_heads, group, head_dim).permute(1, 2, 0, 3)

@@ -14,14 +14,19 @@ GEOMETRIES = [(9, 3, 64), (14, 2, 64), (32, 8, 128), (4, 1, 256), (8, 8, 80), (6
 
 
 def _naive(
-    queries: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, first: int
+    queries: torch.Tensor,
+    keys: torch.Tensor,
+    values: torch.Tensor,
+    first: int,
+    window: int | None = None,
 ) -> torch.Tensor:
     """`queries` of positions from `first` on; keys and values [num_kv, num_kv_heads, head_dim]."""
     group = queries.shape[1] // keys.shape[1]
     result = torch.empty_like(queries, dtype=torch.float64)
     for at, token in enumerate(queries.double()):
         for head, query in enumerate(token):
-            past = slice(0, first + at + 1)
+            end = first + at + 1
+            past = slice(0 if window is None else max(0, end - window), end)
             scores = keys[past, head // group].double() @ query / math.sqrt(len(query))
             result[at, head] = scores.softmax(0) @ values[past, head // group].double()
     return result
@@ -30,11 +35,17 @@ def _naive(
 class _Case:
     """Sequences with pages in random places; all unused bytes are poison."""
 
-    def __init__(self, geometry: tuple[int, int, int], dtype: str, poison: int = 0x7F) -> None:
+    def __init__(
+        self,
+        geometry: tuple[int, int, int],
+        dtype: str,
+        poison: int = 0x7F,
+        window: int | None = None,
+    ) -> None:
         self.heads, self.kv_heads, self.head_dim = geometry
         self.layout = PageLayout(
             dtype=dtype, page_tokens=32, num_layers=1,
-            num_kv_heads=self.kv_heads, head_dim=self.head_dim,
+            num_kv_heads=self.kv_heads, head_dim=self.head_dim, windows=(window,),
         )  # fmt: skip
         self.pool = PagePool(self.layout, 40)
         self.pool.storage.fill_(poison)
@@ -66,7 +77,7 @@ class _Case:
         result = attend(self.layer.turn(torch.cat(self.queries)), self.layer, spans)
         expected = torch.cat(
             [
-                _naive(queries, *past, chunk.first)
+                _naive(queries, *past, chunk.first, self.layer.window)
                 for queries, past, chunk in zip(self.queries, self.past, self.chunks, strict=True)
             ]
         )
@@ -96,6 +107,28 @@ def test_every_residue_of_the_page_size_is_right_whatever_unused_places_hold(
         case.add(num_kv, 1)
         case.add(num_kv, min(num_kv, 5))
         case.check(1e-5 if dtype == "fp32" else 0.05)
+
+
+@pytest.mark.parametrize("dtype", ["fp32", "int8"])
+@pytest.mark.parametrize("window", [1, 2, 31, 32, 33, 64, 70])
+def test_a_query_sees_its_window_and_nothing_before(window: int, dtype: str) -> None:
+    torch.manual_seed(3)
+    case = _Case((4, 2, 16), dtype, window=window)
+    sizes = ((1, 1), (window, 1), (window + 1, 1), (130, 1), (130, 40), (97, 97), (96, 2))
+    for num_kv, num_queries in sizes:
+        case.add(num_kv, num_queries)
+    case.check(1e-5 if dtype == "fp32" else 0.05)
+
+
+def test_what_pages_before_the_window_hold_has_no_influence() -> None:
+    """They may have been given back, and be another's."""
+    torch.manual_seed(4)
+    case = _Case((4, 2, 16), "fp32", window=40)
+    case.add(130, 1)
+    case.add(130, 20)
+    for chunk in case.chunks:
+        case.pool.storage[list(chunk.pages[:2])] = 0xFF
+    case.check(1e-5)
 
 
 def test_an_offset_that_all_keys_share_costs_nothing_once_it_is_the_centre() -> None:
