@@ -36,9 +36,13 @@ class PageLayout(msgspec.Struct, frozen=True, kw_only=True):
     head_dim: int
     windows: tuple[int | None, ...] = ()
     """For each layer how many tokens a query sees, itself included; empty, or None: all."""
+    for_cpu: bool = True
+    """Codes may be tiled as the CPU's kernels want them; a GPU reads a token's in one line."""
 
     @classmethod
-    def of(cls, shape: ModelShape, *, dtype: KVDtype, page_tokens: int) -> "PageLayout":
+    def of(
+        cls, shape: ModelShape, *, dtype: KVDtype, page_tokens: int, for_cpu: bool = True
+    ) -> "PageLayout":
         return cls(
             dtype=dtype,
             page_tokens=page_tokens,
@@ -46,6 +50,7 @@ class PageLayout(msgspec.Struct, frozen=True, kw_only=True):
             num_kv_heads=shape.num_kv_heads,
             head_dim=shape.head_dim,
             windows=shape.windows,
+            for_cpu=for_cpu,
         )
 
     @property
@@ -56,7 +61,7 @@ class PageLayout(msgspec.Struct, frozen=True, kw_only=True):
     def tiled(self) -> bool:
         """Codes are ordered for kernels, not by token."""
         fits = self.page_tokens % TILE_TOKENS == self.head_dim % TILE_TOKENS == 0
-        return self.dtype == "int8" and fits
+        return self.dtype == "int8" and fits and self.for_cpu
 
     @property
     def element_bytes(self) -> int:
