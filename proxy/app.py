@@ -19,7 +19,8 @@ from index.semantic import Semantic
 from index.sqlite import SqliteStore
 from index.store import Store
 from proxy import chores
-from proxy.admin import Office, admin_app
+from proxy.admin.app import admin_app
+from proxy.admin.office import Office
 from proxy.cache import Cache
 from proxy.counts import Counts
 from proxy.dataport import DataPort

@@ -1,0 +1,1 @@
+"""The admin port: what the people and scripts that run the proxy may see and do."""

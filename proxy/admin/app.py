@@ -1,0 +1,62 @@
+"""The admin port's application."""
+
+from collections.abc import Callable
+from typing import Any
+
+from litestar import Litestar, Request, Response
+from litestar.di import Provide
+from litestar.exceptions import HTTPException
+
+from index.errors import StoreFault
+from proxy.admin.entries import entries, entry
+from proxy.admin.office import Office
+from proxy.admin.purging import forget, purge
+from proxy.admin.state import config, metrics, reload, stats
+from proxy.errors import ClientError, error_body
+from proxy.gate import Gate
+from proxy.health import healthz, readyz
+from proxy.transfer.counter import export_entries, import_entries, keep_pairs
+
+
+def admin_app(office: Office, gate: Callable[[], Gate]) -> Litestar:
+    """`gate`: that of the config in force."""
+
+    async def check(request: Request[Any, Any, Any]) -> Response[bytes] | None:
+        try:
+            gate().check(request.url.path, request.headers)
+        except ClientError as error:
+            return _refuse(request, error)
+        return None
+
+    return Litestar(
+        [
+            *(stats, entries, entry, forget, purge, export_entries, import_entries, keep_pairs),
+            *(config, reload, metrics, healthz, readyz),
+        ],
+        before_request=check,
+        dependencies={
+            "office": Provide(lambda: office, sync_to_thread=False),
+            "health": Provide(lambda: office.health, sync_to_thread=False),
+            "transfer": Provide(lambda: office.transfer, sync_to_thread=False),
+        },
+        exception_handlers={
+            ClientError: _refuse,
+            HTTPException: _refuse_http,
+            StoreFault: _store_failed,
+        },
+        openapi_config=None,
+        logging_config=None,
+    )
+
+
+def _refuse(_: Request[Any, Any, Any], error: ClientError) -> Response[bytes]:
+    body = error_body(error.message, kind=error.kind, param=error.param, code=error.code)
+    return Response(body, status_code=error.status, media_type="application/json")
+
+
+def _refuse_http(request: Request[Any, Any, Any], error: HTTPException) -> Response[bytes]:
+    return _refuse(request, ClientError(error.status_code, error.detail))
+
+
+def _store_failed(request: Request[Any, Any, Any], error: StoreFault) -> Response[bytes]:
+    return _refuse(request, ClientError(503, f"The store failed: {error}.", kind="server_error"))

@@ -1,0 +1,30 @@
+"""What the handlers of the admin port work with."""
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
+
+import msgspec
+
+from index.store import Store
+from proxy.counts import Counts
+from proxy.health import Health
+from proxy.metrics import Metrics
+from proxy.reload import ReloadReport
+from proxy.settings import config as written
+from proxy.transfer.counter import Transfer
+
+
+class Office(msgspec.Struct, frozen=True, kw_only=True):
+    """Wired by `proxy.app`; handlers get it as `office`."""
+
+    config: Callable[[], written.Config]
+    """The one in force."""
+    store: Store
+    health: Health
+    metrics: Metrics
+    clock: Callable[[], float]
+    stats: Callable[[], Awaitable[dict[str, Any]]]
+    counts: Callable[[], Awaitable[Sequence[Counts]]]
+    """Of all processes."""
+    reload: Callable[[], Awaitable[ReloadReport]]
+    transfer: Transfer

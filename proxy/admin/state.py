@@ -1,0 +1,51 @@
+"""What is in force, and what is counted."""
+
+from typing import Any
+
+import msgspec
+from litestar import Response, get, post
+from litestar.di import NamedDependency
+
+from proxy.admin.office import Office
+from proxy.errors import ErrorDetail
+from proxy.settings.file import dump
+
+
+@get("/cache/stats")
+async def stats(office: NamedDependency[Office]) -> dict[str, Any]:
+    """Sizes and counts now."""
+    return await office.stats()
+
+
+@get("/config")
+async def config(office: NamedDependency[Office]) -> Response[bytes]:
+    """The config as it is in force, secrets masked."""
+    return Response(dump(office.config()), media_type="application/json")
+
+
+@post("/reload", status_code=200)
+async def reload(office: NamedDependency[Office]) -> Response[bytes]:
+    """Read the config file again. 200: it is in force in every process as this returns; 400: the
+    one before it still is, and `problems` has every mistake with its line."""
+    report = await office.reload()
+    answer = msgspec.to_builtins(report)
+    if not report.ok:
+        detail = ErrorDetail(
+            message="\n".join(report.problems),
+            type="invalid_request_error",
+            param=None,
+            code="invalid_config",
+        )
+        answer["error"] = msgspec.to_builtins(detail)
+    return Response(
+        msgspec.json.encode(answer),
+        status_code=200 if report.ok else 400,
+        media_type="application/json",
+    )
+
+
+@get("/metrics")
+async def metrics(office: NamedDependency[Office]) -> Response[bytes]:
+    """Prometheus' text format."""
+    exposition = office.metrics.exposition(await office.counts())
+    return Response(exposition, media_type="text/plain; version=0.0.4")
