@@ -14,6 +14,7 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 from engine.errors import ModelUnusable, RequestRefused
 from engine.protocol import Message
 from engine.tokenizer import Tokenizer
+from engine.toolformat import knows_tools, tool_format
 
 
 class ChatTemplate:
@@ -30,10 +31,15 @@ class ChatTemplate:
             self._template = environment.from_string(source)
         except jinja2.TemplateError as error:
             raise ModelUnusable(f"the model's chat template is broken: {error}") from error
+        self.tool_format = tool_format(source)
+        self.knows_tools = knows_tools(source)
+        """Else whoever renders has to say in words which tools there are."""
         self._tokenizer = tokenizer
         self._tokens = {"bos_token": bos, "eos_token": eos}
 
-    def encode(self, messages: Sequence[Message]) -> list[int]:
+    def encode(
+        self, messages: Sequence[Message], *, tools: Sequence[dict[str, Any]] = ()
+    ) -> list[int]:
         """Ids of the prompt that asks for the assistant's next turn.
 
         A special token spelled out in a message stays text: it is hidden from the template's
@@ -45,7 +51,7 @@ class ChatTemplate:
         turns = [_turn(message, shield) for message in messages]
         try:
             text = self._template.render(
-                messages=turns, tools=None, documents=None, add_generation_prompt=True,
+                messages=turns, tools=list(tools) or None, documents=None, add_generation_prompt=True,
                 **self._tokens,
             )  # fmt: skip
         except jinja2.TemplateError as error:
@@ -74,7 +80,7 @@ class _Shield:
 
 
 def _turn(message: Message, shield: _Shield) -> dict[str, str]:
-    turn = {"role": shield.hide(message.role), "content": shield.hide(message.content)}
+    turn = {"role": shield.hide(message.role), "content": shield.hide("".join(message.content))}
     if message.name is not None:
         turn["name"] = shield.hide(message.name)
     return turn

@@ -3,27 +3,43 @@
 A frame is a length (4 bytes, little endian) and a msgpack map with its type under `type`. The
 client writes `Configure` first, then requests; the worker writes progress, then `Ready` or
 `Unusable`, then answers. An answer is `Started`, any number of `Delta`, and a `Finished` for each
-choice; or a single `Failed`. After `Abort` nothing more is promised for that request.
+choice; or a single `Failed`, which may also end an answer that has begun. After `Abort` nothing more is promised for that request.
 """
 
 import struct
 from collections.abc import Iterator
+from typing import Any
 
 import msgspec
 
 from engine.config import EngineConfig
+from engine.constraint import Constraint
 from engine.sampling import Sampling
+from engine.toolformat import HERMES, ToolFormat
 
 _LENGTH = struct.Struct("<I")
 MAX_FRAME_BYTES = 256 * 2**20
+
+
+class ToolCall(msgspec.Struct, frozen=True, kw_only=True):
+    """A function that the assistant called in an earlier turn."""
+
+    id: str
+    name: str
+    arguments: dict[str, Any]
+    """The JSON object, parsed; its fields stay in the order in which they were written."""
 
 
 class Message(msgspec.Struct, frozen=True, kw_only=True):
     """One turn of a chat."""
 
     role: str
-    content: str
+    content: str | tuple[str, ...] = ""
+    """Text, or the texts of several parts. Empty where an assistant only called tools."""
     name: str | None = None
+    tool_calls: tuple[ToolCall, ...] = ()
+    tool_call_id: str | None = None
+    """In a `tool` message: the call that it answers."""
 
 
 class Configure(msgspec.Struct, frozen=True, kw_only=True, tag=True):
@@ -36,6 +52,11 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     messages: tuple[Message, ...] | None = None
     prompt: str | None = None
     prompt_ids: tuple[int, ...] | None = None
+    tools: tuple[dict[str, Any], ...] = ()
+    """With `messages`: what the template is told of, each `{"type": "function", "function": …}`."""
+    constraint: Constraint | None = None
+    echo: bool = False
+    """Each choice begins with the text of the prompt."""
     sampling: Sampling = Sampling()
     num_choices: int = 1
 
@@ -68,6 +89,8 @@ class Ready(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     bytes_per_token: int
     num_pages: int
     load_s: float
+    tool_format: ToolFormat = HERMES
+    """How the model writes calls of tools."""
 
 
 class Unusable(msgspec.Struct, frozen=True, kw_only=True, tag=True):
@@ -117,7 +140,7 @@ class Finished(msgspec.Struct, frozen=True, kw_only=True, tag=True):
 
 
 class Failed(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """The request was refused; see `RequestRefused`."""
+    """The request was refused, or its grammar failed on the way; see `RequestRefused`."""
 
     request_id: int
     message: str
