@@ -9,12 +9,23 @@ from engine.tokenizer import Tokenizer
 class Answer:
     """Bytes of tokens to whole characters to text that holds nothing of a stop string."""
 
-    def __init__(self, tokenizer: Tokenizer, stops: Sequence[str]) -> None:
+    def __init__(
+        self,
+        tokenizer: Tokenizer,
+        stops: Sequence[str],
+        *,
+        shown_ids: frozenset[int] = frozenset(),
+    ) -> None:
+        """`shown_ids`: control tokens that are text here, spelled as in templates."""
+        self._tokenizer = tokenizer
+        self._shown_ids = shown_ids
         self._characters = tokenizer.detokeniser()
         self._stops = StopMatcher(stops)
 
     def push(self, token_id: int) -> Cut:
         """The text that can be shown now. After `stopped` nothing more is pushed."""
+        if token_id in self._shown_ids:
+            return self._stops.push(self._characters.close() + self._tokenizer.name(token_id))
         return self._stops.push(self._characters.push(token_id))
 
     def close(self) -> str:

@@ -51,8 +51,8 @@ class ChatTemplate:
         turns = [_turn(message, shield) for message in messages]
         try:
             text = self._template.render(
-                messages=turns, tools=list(tools) or None, documents=None, add_generation_prompt=True,
-                **self._tokens,
+                messages=turns, tools=list(tools) or None, documents=None,
+                add_generation_prompt=True, **self._tokens,
             )  # fmt: skip
         except jinja2.TemplateError as error:
             raise RequestRefused(

@@ -5,15 +5,18 @@ import itertools
 from engine.answer import Answer
 from engine.batch import Chunk, build_batch
 from engine.blocks import PageAllocator
-from engine.errors import RequestRefused
+from engine.errors import GrammarFault, RequestRefused
+from engine.grammar import Grammar
 from engine.model import Model
 from engine.pool import PagePool
-from engine.protocol import Delta, Finished, Occupancy
+from engine.protocol import Delta, Failed, Finished, Occupancy
 from engine.sampler import Pick, Sampler
 from engine.sampling import Sampling
 from engine.scheduler import Scheduled, Scheduler
 from engine.sequence import Sequence
 from engine.tokenizer import Tokenizer
+
+Event = Delta | Finished | Failed
 
 
 class Engine:
@@ -59,8 +62,11 @@ class Engine:
         *,
         sampling: Sampling,
         num_choices: int = 1,
+        grammar: Grammar | None = None,
+        shown_ids: frozenset[int] = frozenset(),
     ) -> None:
-        """Queue a request. Raises RequestRefused for what can never be served."""
+        """Queue a request. Each choice follows the grammar; control tokens in `shown_ids` become
+        text. Raises RequestRefused for what can never be served."""
         room = self._room(prompt_ids, sampling)
         for index in range(num_choices):
             self._scheduler.add(
@@ -71,7 +77,8 @@ class Engine:
                     prompt_ids=prompt_ids,
                     max_new_tokens=room,
                     sampling=sampling,
-                    answer=Answer(self._tokenizer, sampling.stop),
+                    answer=Answer(self._tokenizer, sampling.stop, shown_ids=shown_ids),
+                    matcher=None if grammar is None else grammar.matcher(),
                 )
             )
 
@@ -80,7 +87,7 @@ class Engine:
         for sequence in self._scheduler.of_request(request_id):
             self._scheduler.remove(sequence)
 
-    def step(self) -> list[Delta | Finished]:
+    def step(self) -> list[Event]:
         """Compute one batch: what became of each sequence that got a token. Empty when idle."""
         planned = self._scheduler.plan()
         if not planned:
@@ -94,11 +101,14 @@ class Engine:
         for item in planned:
             item.sequence.num_computed += item.num_tokens
         self._num_steps += 1
-        return [
-            event
-            for sequence, pick in zip(sampled, picks, strict=True)
-            for event in self._advance(sequence, pick)
-        ]
+        events: list[Event] = []
+        failed: set[int] = set()
+        for sequence, pick in zip(sampled, picks, strict=True):
+            if sequence.request_id not in failed:
+                events += self._advance(sequence, pick)
+            if events and isinstance(events[-1], Failed):
+                failed.add(sequence.request_id)
+        return events
 
     def occupancy(self) -> Occupancy:
         """What is in use now."""
@@ -141,9 +151,14 @@ class Engine:
             samples=item.samples,
         )
 
-    def _advance(self, sequence: Sequence, pick: Pick) -> list[Delta | Finished]:
+    def _advance(self, sequence: Sequence, pick: Pick) -> list[Event]:
         """Append a token; finish the sequence where it ends."""
         sequence.token_ids.append(pick.token_id)
+        if sequence.matcher is not None:
+            try:
+                sequence.matcher.accept(pick.token_id)
+            except GrammarFault as error:
+                return self._fail(sequence, error)
         if pick.token_id in self._tokenizer.end_ids:
             return self._finish(sequence, sequence.answer.close(), "stop")
         if pick.choice is not None:
@@ -151,11 +166,19 @@ class Engine:
         cut = sequence.answer.push(pick.token_id)
         if cut.stopped:
             return self._finish(sequence, cut.text, "stop")
+        if sequence.matcher is not None and sequence.matcher.complete:
+            return self._finish(sequence, cut.text + sequence.answer.close(), "stop")
         if sequence.num_output == sequence.max_new_tokens:
             return self._finish(sequence, cut.text + sequence.answer.close(), "length")
         return [self._delta(sequence, cut.text)] if cut.text else []
 
-    def _finish(self, sequence: Sequence, text: str, reason: str) -> list[Delta | Finished]:
+    def _fail(self, sequence: Sequence, error: GrammarFault) -> list[Event]:
+        """End the request, with all its choices."""
+        self.abort(sequence.request_id)
+        message = f"The answer's grammar gave out: {error}"
+        return [Failed(request_id=sequence.request_id, message=message, code="grammar_fault")]
+
+    def _finish(self, sequence: Sequence, text: str, reason: str) -> list[Event]:
         self._scheduler.remove(sequence)
         finished = Finished(
             request_id=sequence.request_id,

@@ -3,6 +3,7 @@
 EngineError
 ├── ModelUnusable     the model cannot be found, read or run; trying again does not help
 ├── RequestRefused    the request can never be served; carries what OpenAI's error shape needs
+├── GrammarFault      the grammar of a choice gave out while it was being written
 └── EngineDown        the process is not there: it died, was closed, or never became ready
     └── EngineDied    it died while this request was in flight
 """
@@ -24,6 +25,10 @@ class RequestRefused(EngineError):
         self.message = message
         self.param = param
         self.code = code
+
+
+class GrammarFault(EngineError):
+    """Too complex to go on with; other choices and requests are not concerned."""
 
 
 class EngineDown(EngineError):

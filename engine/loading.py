@@ -11,34 +11,18 @@ from engine.centre import key_centres
 from engine.chat import ChatTemplate
 from engine.config import EngineConfig
 from engine.engine import Engine
-from engine.errors import ModelUnusable, RequestRefused
+from engine.errors import ModelUnusable
 from engine.families import Progress, load_model
 from engine.gguf import GGUFFile
+from engine.grammar import Grammars
 from engine.kernels.check import load_kernels, load_numba
 from engine.model import Model
 from engine.pages import PageLayout
 from engine.pool import PagePool
-from engine.protocol import Ready, Request
+from engine.prompts import Prompts
+from engine.protocol import Ready
 from engine.tokenizer import Tokenizer, tokenizer_from_gguf
 from engine.weights import locate
-
-
-class Prompts:
-    """Turns what a request asks into token ids."""
-
-    def __init__(self, tokenizer: Tokenizer, template: ChatTemplate | None) -> None:
-        self._tokenizer = tokenizer
-        self._template = template
-
-    def encode(self, request: Request) -> list[int]:
-        """Raises RequestRefused."""
-        if request.prompt_ids is not None:
-            return list(request.prompt_ids)
-        if request.prompt is not None:
-            return self._tokenizer.encode(request.prompt)
-        if self._template is None:
-            raise RequestRefused("This model has no chat template; use /completions.")
-        return self._template.encode(request.messages or ())
 
 
 class Loaded(msgspec.Struct, frozen=True, kw_only=True):
@@ -46,6 +30,7 @@ class Loaded(msgspec.Struct, frozen=True, kw_only=True):
 
     engine: Engine
     prompts: Prompts
+    grammars: Grammars
     ready: Ready
 
 
@@ -76,6 +61,7 @@ def load(config: EngineConfig, progress: Progress) -> Loaded:
         step_tokens=config.step_tokens,
     )
     progress(1.0)
+    prompts = Prompts(tokenizer, _template(file, tokenizer))
     ready = Ready(
         max_context=engine.max_context,
         weights=model.weights,
@@ -83,9 +69,13 @@ def load(config: EngineConfig, progress: Progress) -> Loaded:
         bytes_per_token=pool.layout.bytes_per_token,
         num_pages=engine.pages.num_pages,
         load_s=time.perf_counter() - started,
+        tool_format=prompts.tool_format,
     )
     return Loaded(
-        engine=engine, prompts=Prompts(tokenizer, _template(file, tokenizer)), ready=ready
+        engine=engine,
+        prompts=prompts,
+        grammars=Grammars(tokenizer, prompts.tool_format),
+        ready=ready,
     )
 
 

@@ -3,7 +3,8 @@
 A frame is a length (4 bytes, little endian) and a msgpack map with its type under `type`. The
 client writes `Configure` first, then requests; the worker writes progress, then `Ready` or
 `Unusable`, then answers. An answer is `Started`, any number of `Delta`, and a `Finished` for each
-choice; or a single `Failed`, which may also end an answer that has begun. After `Abort` nothing more is promised for that request.
+choice; or a single `Failed`, which may also end an answer that has begun. After `Abort` nothing
+more is promised for that request.
 """
 
 import struct

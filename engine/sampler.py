@@ -1,5 +1,6 @@
 """Next tokens from logits."""
 
+import math
 from collections import Counter
 from collections.abc import Sequence as Many
 
@@ -31,13 +32,16 @@ class Sampler:
 
     @torch.inference_mode()
     def sample(self, logits: torch.Tensor, sequences: Many[Sequence]) -> list[Pick]:
-        """`logits` float32 [len(sequences), vocab_size], left as they are. Draws one number from
-        the random state of each sequence that is not greedy."""
+        """`logits` float32 [len(sequences), vocab_size or more], left as they are. Draws one number
+        from the random state of each sequence that is not greedy. Log-probabilities are the
+        model's own, whatever penalties, bias and grammar made of them."""
+        # Some models have more rows than tokens, up to a round number.
+        logits = logits[:, : self._tokenizer.vocab_size]
         greedy = logits.argmax(dim=-1).tolist()
         picks = []
         for row, sequence, likeliest in zip(logits, sequences, greedy, strict=True):
-            plain = _is_plain(sequence.sampling)
-            token_id = likeliest if plain else _draw(_adjusted(row, sequence), sequence)
+            plain = sequence.matcher is None and _is_plain(sequence.sampling)
+            token_id = likeliest if plain else _draw(self._adjusted(row, sequence), sequence)
             picks.append(Pick(token_id=token_id, choice=self._choice(row, token_id, sequence)))
         return picks
 
@@ -51,6 +55,17 @@ class Sampler:
             top=tuple(map(self._logprob, top.indices.tolist(), top.values.tolist())),
         )
 
+    def _adjusted(self, row: torch.Tensor, sequence: Sequence) -> torch.Tensor:
+        """Logits with penalties and bias, new; -inf where a token cannot be."""
+        row = _penalised(row, sequence)
+        if sequence.matcher is not None:
+            allowed = torch.from_numpy(sequence.matcher.allowed())
+            return row.where(allowed, -math.inf)
+        sampling = sequence.sampling
+        if sampling.ignore_eos or sequence.num_output < sampling.min_tokens:
+            row[list(self._tokenizer.end_ids)] = -math.inf
+        return row
+
     def _logprob(self, token_id: int, logprob: float) -> TokenLogprob:
         text = self._tokenizer.bytes_of(token_id) or self._tokenizer.name(token_id).encode()
         return TokenLogprob(token=text, logprob=logprob)
@@ -63,11 +78,12 @@ def _is_plain(sampling: Sampling) -> bool:
         and not sampling.logit_bias
         and sampling.frequency_penalty == sampling.presence_penalty == 0
         and sampling.repetition_penalty == 1
+        and not (sampling.min_tokens or sampling.ignore_eos)
     )
 
 
-def _adjusted(row: torch.Tensor, sequence: Sequence) -> torch.Tensor:
-    """Logits with penalties and bias, new. Frequency and presence count the answer's tokens, as
+def _penalised(row: torch.Tensor, sequence: Sequence) -> torch.Tensor:
+    """A copy with penalties and bias. Frequency and presence count the answer's tokens, as
     OpenAI's reference says; repetition (Keskar et al., CTRL, 2019) the prompt's as well."""
     sampling = sequence.sampling
     row = row.clone()

@@ -25,5 +25,9 @@ class Sampling(msgspec.Struct, frozen=True, kw_only=True):
     seed: int | None = None
     stop: tuple[str, ...] = ()
     """The answer ends before the first of these; none is empty."""
+    min_tokens: int = 0
+    """No end token before so many; without effect where a grammar says when it ends."""
+    ignore_eos: bool = False
+    """No end token at all: only `max_tokens`, a stop string or a grammar ends the answer."""
     top_logprobs: int | None = None
     """None: no log-probabilities; else how many alternatives beside the chosen token."""

@@ -3,6 +3,7 @@
 import random
 
 from engine.answer import Answer
+from engine.matcher import Matcher
 from engine.protocol import TokenChoice
 from engine.sampling import Sampling
 
@@ -24,6 +25,7 @@ class Sequence:
         max_new_tokens: int,
         sampling: Sampling,
         answer: Answer,
+        matcher: Matcher | None = None,
     ) -> None:
         self.sequence_id = sequence_id
         """Rises with arrival; owns the pages."""
@@ -35,6 +37,8 @@ class Sequence:
         self.max_new_tokens = max_new_tokens
         self.sampling = sampling
         self.answer = answer
+        self.matcher = matcher
+        """What its grammar allows next; None where any text will do."""
         self.held_logprobs: list[TokenChoice] = []
         """Of tokens whose text is not out yet."""
         # The state stays with the sequence: a batch's other members, or a preemption, do not

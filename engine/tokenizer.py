@@ -69,6 +69,10 @@ class Tokenizer:
             ids.insert(0, self._bos_id)
         return ids
 
+    def encode_plain(self, text: str) -> list[int]:
+        """Ids of a text in which nothing is special, and with no token in front."""
+        return list(self._bpe.encode(text, add_special_tokens=False).ids)
+
     def bytes_of(self, token_id: int) -> bytes:
         """What a token adds to the answer's UTF-8; special tokens add nothing."""
         return self._bytes[token_id]

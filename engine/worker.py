@@ -9,15 +9,18 @@ import os
 import queue
 import socket
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import msgspec
 
+from engine.compiling import Compiled, Compiler
 from engine.errors import ModelUnusable, RequestRefused
+from engine.grammar import Grammar
 from engine.loading import Loaded, load
 from engine.protocol import (
     Abort,
     Configure,
+    Delta,
     Failed,
     FrameBuffer,
     FromWorker,
@@ -36,7 +39,7 @@ _STDIN = 0
 
 log = logging.getLogger("engine.worker")
 
-Inbox = queue.SimpleQueue[ToWorker]
+Inbox = queue.SimpleQueue[ToWorker | Compiled]
 
 
 class Worker:
@@ -62,12 +65,13 @@ class Worker:
 
     def _serve(self, loaded: Loaded) -> None:
         engine = loaded.engine
+        compiler = Compiler(loaded.grammars, self._inbox.put)
         while True:
             for message in self._commands(wait=not engine.busy):
-                self._send(_obey(message, loaded))
+                self._send(_obey(message, loaded, compiler))
             self._send(engine.step())
 
-    def _commands(self, *, wait: bool) -> list[ToWorker]:
+    def _commands(self, *, wait: bool) -> list[ToWorker | Compiled]:
         """All that came in; sleeps until something does where there is nothing else to do."""
         commands = [self._inbox.get()] if wait else []
         while not self._inbox.empty():
@@ -91,36 +95,67 @@ class Worker:
         os._exit(0)
 
 
-def _obey(message: ToWorker, loaded: Loaded) -> list[FromWorker]:
+def _obey(message: ToWorker | Compiled, loaded: Loaded, compiler: Compiler) -> Sequence[FromWorker]:
     match message:
         case Generate():
-            return [_admit(message.request_id, message.request, loaded)]
+            return _begin(message, loaded, compiler)
+        case Compiled():
+            return _resume(message, loaded) if compiler.take(message.request_id) else ()
         case Abort(request_id=request_id):
+            compiler.drop(request_id)
             loaded.engine.abort(request_id)
-            return []
+            return ()
         case Inspect():
-            return [loaded.engine.occupancy()]
+            return (loaded.engine.occupancy(),)
         case Configure():
             raise AssertionError("configured twice")
 
 
-def _admit(request_id: int, request: Request, loaded: Loaded) -> FromWorker:
+def _begin(message: Generate, loaded: Loaded, compiler: Compiler) -> Sequence[FromWorker]:
+    constraint = message.request.constraint
+    if constraint is None:
+        return _admit(message.request_id, message.request, loaded, grammar=None)
+    grammar = compiler.kept(constraint)
+    if grammar is None:
+        compiler.submit(message.request_id, message.request, constraint)
+        return ()
+    return _admit(message.request_id, message.request, loaded, grammar=grammar)
+
+
+def _resume(compiled: Compiled, loaded: Loaded) -> Sequence[FromWorker]:
+    if isinstance(compiled.outcome, RequestRefused):
+        return (_failed(compiled.request_id, compiled.outcome),)
+    return _admit(compiled.request_id, compiled.request, loaded, grammar=compiled.outcome)
+
+
+def _admit(
+    request_id: int, request: Request, loaded: Loaded, *, grammar: Grammar | None
+) -> Sequence[FromWorker]:
+    prompts = loaded.prompts
     try:
-        prompt_ids = loaded.prompts.encode(request)
+        prompt_ids = prompts.encode(request)
         loaded.engine.add(
             request_id,
             prompt_ids,
             sampling=request.sampling,
             num_choices=request.num_choices,
+            grammar=grammar,
+            shown_ids=prompts.shown_ids(request),
         )
     except RequestRefused as error:
-        return Failed(
-            request_id=request_id,
-            message=error.message,
-            param=error.param,
-            code=error.code,
-        )
-    return Started(request_id=request_id, prompt_tokens=len(prompt_ids))
+        return (_failed(request_id, error),)
+    started = Started(request_id=request_id, prompt_tokens=len(prompt_ids))
+    if not request.echo:
+        return (started,)
+    text = prompts.text(request)
+    echoes = (
+        Delta(request_id=request_id, index=index, text=text) for index in range(request.num_choices)
+    )
+    return (started, *echoes)
+
+
+def _failed(request_id: int, error: RequestRefused) -> Failed:
+    return Failed(request_id=request_id, message=error.message, param=error.param, code=error.code)
 
 
 if __name__ == "__main__":

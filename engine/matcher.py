@@ -1,0 +1,40 @@
+"""Where one choice stands in its grammar."""
+
+import numpy as np
+import numpy.typing as npt
+from llguidance import LLMatcher
+
+from engine.errors import GrammarFault
+
+_MAX_MESSAGE = 300
+
+
+class Matcher:
+    """Not thread-safe."""
+
+    def __init__(self, matcher: LLMatcher, *, vocab_size: int) -> None:
+        self._matcher = matcher
+        self._vocab_size = vocab_size
+
+    def allowed(self) -> npt.NDArray[np.bool_]:
+        """The tokens that may come next, end tokens only where the text is complete:
+        [vocab_size]."""
+        packed = np.frombuffer(self._matcher.compute_bitmask(), dtype=np.uint8)
+        bits = np.unpackbits(packed, count=self._vocab_size, bitorder="little")
+        return bits.view(np.bool_)
+
+    def accept(self, token_id: int) -> None:
+        """Go on to the state after a token. Raises GrammarFault where the grammar refuses it or
+        has become too complex; the matcher is then of no more use."""
+        if not self._matcher.consume_token(token_id):
+            raise GrammarFault(first_line(self._matcher.get_error()))
+
+    @property
+    def complete(self) -> bool:
+        """Nothing but the end can follow."""
+        return self._matcher.is_stopped()
+
+
+def first_line(error: str) -> str:
+    """An error of the library without the state that it shows to its developers."""
+    return error.partition("\n<state>")[0].strip()[:_MAX_MESSAGE]
