@@ -1,11 +1,11 @@
 """The memory of the KV cache: one allocation, seen through views with real strides."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 
 import torch
 
-from engine.memory import large_block
+from engine.device import CPU, block_on
 from engine.pages import PageLayout
 from engine.quant import hadamard_matrix, quantise
 from engine.vectors import PagedVectors
@@ -21,15 +21,23 @@ class PagePool:
     """All pages. Memory is touched, and so taken from the system, when a page is first used."""
 
     def __init__(
-        self, layout: PageLayout, num_pages: int, *, key_centres: torch.Tensor | None = None
+        self,
+        layout: PageLayout,
+        num_pages: int,
+        *,
+        key_centres: torch.Tensor | None = None,
+        device: torch.device = CPU,
+        writer: "PageWriter | None" = None,
     ) -> None:
         """`key_centres` float32 [num_layers, num_kv_heads, head_dim], for int8 only: the mean
-        keys that are taken off before rounding."""
+        keys that are taken off before rounding. `writer` None: torch writes."""
         self.layout = layout
-        self.storage = large_block(num_pages * layout.page_bytes).view(num_pages, layout.page_bytes)
-        rotation = hadamard_matrix(layout.head_dim) if layout.has_scales else None
+        self.writer = writer
+        block = block_on(device, num_pages * layout.page_bytes)
+        self.storage = block.view(num_pages, layout.page_bytes)
+        rotation = hadamard_matrix(layout.head_dim).to(device) if layout.has_scales else None
         centres: Sequence[torch.Tensor | None] = (
-            [None] * layout.num_layers if key_centres is None else list(key_centres)
+            [None] * layout.num_layers if key_centres is None else list(key_centres.to(device))
         )
         self.layers = [
             LayerPages(self, layer, rotation=rotation, centre=centres[layer])
@@ -78,6 +86,7 @@ class LayerPages:
             self.key_scales = pool.view(torch.half, layout.key_scales_at(layer), scales)
             self.value_scales = pool.view(torch.half, layout.value_scales_at(layer), scales)
         self._rotation = rotation
+        self._writer = pool.writer
         # H (k - c) = H k - H c: the second part is a constant, float32 [num_kv_heads, head_dim].
         self.turned_centre = None if centre is None or rotation is None else centre @ rotation
 
@@ -89,6 +98,9 @@ class LayerPages:
     def write(self, turned_keys: torch.Tensor, values: torch.Tensor, slots: torch.Tensor) -> None:
         """Store keys (after RoPE and `turn`) and values, float32 [num_tokens, num_kv_heads,
         head_dim], at `slots` int64 [num_tokens]: page * page_tokens + place in the page."""
+        if self._writer is not None:
+            self._writer(self, turned_keys, values, slots)
+            return
         pages = slots.div(self.layout.page_tokens, rounding_mode="floor")
         places = slots.remainder(self.layout.page_tokens)
         if self.key_scales is None or self.value_scales is None:
@@ -102,3 +114,7 @@ class LayerPages:
         self.keys.put(pages, places, rounded.codes[0])
         self.values.put(pages, places, rounded.codes[1])
         self.key_scales[pages, :, places], self.value_scales[pages, :, places] = rounded.scales
+
+
+PageWriter = Callable[[LayerPages, torch.Tensor, torch.Tensor, torch.Tensor], None]
+"""A kernel that does what `LayerPages.write` does, with the same arguments."""
