@@ -1,37 +1,50 @@
-"""Models out of GGUF files, by architecture."""
+"""Builds a model out of its source, after its blueprint."""
 
 import math
-import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 
 import torch
+from torch.nn.functional import gelu, silu
 
 from engine.attention.cpu import CPUAttention, TiledAttention
+from engine.blueprint import Blueprint
 from engine.config import ChosenDtype, WeightsDtype
 from engine.errors import ModelUnusable
 from engine.fused import FusedLayer
-from engine.gguf import GGUFFile
 from engine.kernels.bindings import Kernels
-from engine.layers import Attention, DecoderLayer, GatedMLP, Linear, RMSNorm
+from engine.layers import (
+    Attention,
+    DecoderLayer,
+    Elementwise,
+    GatedMLP,
+    HeadNorm,
+    Linear,
+    RMSNorm,
+    unchanged,
+)
 from engine.linear import Int8Linear
-from engine.memory import Arena
 from engine.model import Model
+from engine.projections import TORCH_DTYPE, Projections, faster_dtype
 from engine.rope import Rope
-from engine.shape import ModelShape
+from engine.rope_scaling import RopeShape
+from engine.source import Source
 
 Progress = Callable[[float], None]
 """Called with the share that is done, 0 … 1."""
 
-_TORCH_DTYPE = {"fp32": torch.float32, "bf16": torch.bfloat16, "int8": torch.bfloat16}
-"""Of what torch computes; with int8, only the embedding is left to it."""
 _PROBE_LAYERS = 4
-_PROBE_RUNS = 8
-_PROBE_TOKENS = 16
+_EMBEDDING = "token_embd.weight"
+_HEAD = "output.weight"
+_ACTIVATIONS: dict[str, Elementwise] = {
+    "silu": silu,
+    "gelu_tanh": partial(gelu, approximate="tanh"),
+}
 
 
 def load_model(
-    file: GGUFFile,
+    source: Source,
     *,
     weights: WeightsDtype,
     max_positions: int,
@@ -41,94 +54,110 @@ def load_model(
 ) -> Model:
     """Reads all tensors. Without `kernels`, torch computes everything but what `tiled`, attention
     over INT8 pages, is given for. Raises ModelUnusable for what it does not know."""
-    if file.architecture != "llama":
-        raise ModelUnusable(f"architecture {file.architecture!r} is not supported; llama is")
-    if file.of_architecture("rope.scaling.type", "none") != "none":
-        raise ModelUnusable("scaled RoPE is not supported")
-    shape = _llama_shape(file, max_positions)
-    return _LlamaLoader(file, shape, weights, kernels, tiled).load(progress)
-
-
-def _llama_shape(file: GGUFFile, max_positions: int) -> ModelShape:
-    field = file.of_architecture
-    num_heads = int(field("attention.head_count"))
-    hidden_size = int(field("embedding_length"))
-    return ModelShape(
-        num_layers=int(field("block_count")),
-        num_heads=num_heads,
-        num_kv_heads=int(field("attention.head_count_kv", num_heads)),
-        head_dim=int(field("attention.key_length", hidden_size // num_heads)),
-        hidden_size=hidden_size,
-        intermediate_size=int(field("feed_forward_length")),
-        vocab_size=file.shape("token_embd.weight")[0],
-        norm_eps=float(field("attention.layer_norm_rms_epsilon")),
-        rope_base=float(field("rope.freq_base", 10000.0)),
-        max_positions=min(max_positions, int(field("context_length"))),
-        windows=(None,) * int(field("block_count")),
+    blueprint = source.blueprint(max_positions=max_positions)
+    tensors = _Tensors(source)
+    chosen = _chosen(weights, tensors, blueprint, kernels)
+    model = _Builder(tensors, blueprint, Projections(chosen, kernels), kernels, tiled).build(
+        progress
     )
+    tensors.check_all_read()
+    return model
 
 
-class _LlamaLoader:
-    """Tensor names and layout of llama.cpp's `llama` architecture."""
+class _Tensors:
+    """Remembers what was read: what a model has and nobody asked for, we do not understand."""
+
+    def __init__(self, source: Source) -> None:
+        self._source = source
+        self._read: set[str] = set()
+
+    def __call__(self, name: str) -> torch.Tensor:
+        self._read.add(name)
+        return self._source.tensor(name)
+
+    def optional(self, name: str) -> torch.Tensor | None:
+        return self(name) if name in self._source.names else None
+
+    def check_all_read(self) -> None:
+        rest = sorted(self._source.names - self._read)
+        if rest:
+            more = f" and {len(rest) - 3} more" if len(rest) > 3 else ""
+            raise ModelUnusable(
+                f"{self._source.path} holds tensors that its family does not have: "
+                f"{', '.join(rest[:3])}{more}"
+            )
+
+
+class _Builder:
+    """Parts of the model, made in the order of its layers."""
 
     def __init__(
         self,
-        file: GGUFFile,
-        shape: ModelShape,
-        weights: WeightsDtype,
+        tensors: _Tensors,
+        blueprint: Blueprint,
+        projections: Projections,
         kernels: Kernels | None,
         tiled: TiledAttention | None,
     ) -> None:
-        self._file = file
-        self._shape = shape
+        self._tensors = tensors
+        self._family = blueprint.family
+        self._shape = blueprint.shape
+        self._tied = blueprint.tied
+        self._projections = projections
         self._kernels = kernels
         self._tiled = tiled
         if kernels is not None:
             self._tiled = TiledAttention(name="cpp", attend=kernels.attend)
-        self._arena = Arena()
         self._calls: Counter[str] = Counter()
-        self._int8_layers: list[Int8Linear] = []
-        self._weights = self._chosen(weights)
+        # Kernels multiply scores by 1 / sqrt(head_dim); the rest is put into the queries.
+        self._query_factor = blueprint.attention_scale * math.sqrt(self._shape.head_dim)
 
-    def load(self, progress: Progress) -> Model:
+    def build(self, progress: Progress) -> Model:
         shape = self._shape
         layers = []
         for index in range(shape.num_layers):
             layers.append(self._layer(f"blk.{index}"))
             progress((index + 1) / (shape.num_layers + 2))
-        embedding = self._tensor("token_embd.weight")
-        tied = not self._file.has_tensor("output.weight")
+        embedding = self._tensors(_EMBEDDING)
+        head = embedding if self._tied else self._tensors(_HEAD)
         return Model(
             shape=shape,
-            weights=self._weights,
-            embedding=embedding.to(_TORCH_DTYPE[self._weights]),
+            weights=self._projections.weights,
+            embedding=embedding.to(TORCH_DTYPE[self._projections.weights]),
+            embedding_scale=math.sqrt(shape.hidden_size) if self._family.scaled_embedding else 1.0,
             layers=layers,
             norm=self._norm("output_norm.weight"),
-            head=self._linear("token_embd.weight" if tied else "output.weight"),
-            rope=Rope(
-                head_dim=shape.head_dim,
-                base=shape.rope_base,
-                max_positions=shape.max_positions,
-            ),
+            head=self._projections.make(head, None),
+            rope=self._rope(shape.rope),
+            local_rope=None if shape.local_rope is None else self._rope(shape.local_rope),
             attention_calls=self._calls,
-            int8_layers=self._int8_layers,
+            int8_layers=self._projections.int8_layers,
         )
 
     def _layer(self, name: str) -> DecoderLayer | FusedLayer:
         attention_norm = self._norm(f"{name}.attn_norm.weight")
         mlp_norm = self._norm(f"{name}.ffn_norm.weight")
-        qkv = self._projection(self._qkv(name))
-        output = self._linear(f"{name}.attn_output.weight")
-        gate_up = self._linear(f"{name}.ffn_gate.weight", f"{name}.ffn_up.weight")
-        down = self._linear(f"{name}.ffn_down.weight")
-        attend = CPUAttention(self._tiled, self._calls)
+        qkv = self._qkv(name)
+        output = self._linear(f"{name}.attn_output")
+        gate_up = self._linear(f"{name}.ffn_gate", f"{name}.ffn_up")
+        down = self._linear(f"{name}.ffn_down")
         plain = DecoderLayer(
             attention_norm=attention_norm,
-            attention=Attention(qkv=qkv, output=output, shape=self._shape, attend=attend),
+            attention=Attention(
+                qkv=qkv,
+                output=output,
+                shape=self._shape,
+                attend=CPUAttention(self._tiled, self._calls),
+                head_norm=self._head_norm(name),
+            ),
+            attention_post_norm=self._post_norm(f"{name}.post_attention_norm.weight"),
             mlp_norm=mlp_norm,
-            mlp=GatedMLP(gate_up=gate_up, down=down),
+            mlp=GatedMLP(
+                gate_up=gate_up, down=down, activation=_ACTIVATIONS[self._family.activation]
+            ),
+            mlp_post_norm=self._post_norm(f"{name}.post_ffw_norm.weight"),
         )
-        if self._kernels is None or not isinstance(qkv, Int8Linear):
+        if self._kernels is None or not isinstance(qkv, Int8Linear) or not self._family.plain:
             return plain
         # All projections of a model are of one kind.
         assert isinstance(output, Int8Linear)
@@ -147,63 +176,60 @@ class _LlamaLoader:
             calls=self._calls,
         )
 
-    def _qkv(self, name: str) -> torch.Tensor:
-        queries = _half_split(self._tensor(f"{name}.attn_q.weight"), self._shape.head_dim)
-        keys = _half_split(self._tensor(f"{name}.attn_k.weight"), self._shape.head_dim)
-        values = self._tensor(f"{name}.attn_v.weight")
-        return torch.cat((queries, keys, values))
+    def _qkv(self, name: str) -> Linear | Int8Linear:
+        parts = [f"{name}.attn_{part}" for part in ("q", "k", "v")]
+        weight, bias = self._stacked(parts)
+        if self._family.qkv_bias and bias is None:
+            raise ModelUnusable(f"{self._family.name} without {parts[0]}.bias is not supported")
+        if not self._family.head_norms:  # after which a factor before them would be lost
+            num_queries = self._shape.num_heads * self._shape.head_dim
+            weight[:num_queries] *= self._query_factor
+            if bias is not None:
+                bias[:num_queries] *= self._query_factor
+        return self._projections.make(weight, bias)
 
     def _linear(self, *names: str) -> Linear | Int8Linear:
-        """Several matrices of the same inputs become one."""
-        return self._projection(torch.cat([self._tensor(name) for name in names]))
+        return self._projections.make(*self._stacked(names))
 
-    def _projection(self, weight: torch.Tensor) -> Linear | Int8Linear:
-        if self._weights == "int8":
-            assert self._kernels is not None
-            layer = Int8Linear(weight, kernels=self._kernels, arena=self._arena)
-            self._int8_layers.append(layer)
-            return layer
-        return Linear(weight.to(_TORCH_DTYPE[self._weights]))
+    def _stacked(self, names: Sequence[str]) -> tuple[torch.Tensor, torch.Tensor | None]:
+        """Several matrices of the same inputs become one, and so their biases."""
+        weights = [self._tensors(f"{name}.weight") for name in names]
+        biases = [self._tensors.optional(f"{name}.bias") for name in names]
+        if all(bias is None for bias in biases):
+            return torch.cat(weights), None
+        filled = [
+            torch.zeros(len(weight)) if bias is None else bias
+            for weight, bias in zip(weights, biases, strict=True)
+        ]
+        return torch.cat(weights), torch.cat(filled)
+
+    def _head_norm(self, name: str) -> Elementwise:
+        if not self._family.head_norms:
+            return unchanged
+        query = self._tensors(f"{name}.attn_q_norm.weight") * self._query_factor
+        key = self._tensors(f"{name}.attn_k_norm.weight")
+        heads = [query] * self._shape.num_heads + [key] * self._shape.num_kv_heads
+        return HeadNorm(torch.stack(heads), self._shape.norm_eps)
+
+    def _post_norm(self, name: str) -> Elementwise:
+        return self._norm(name) if self._family.post_norms else unchanged
 
     def _norm(self, name: str) -> RMSNorm:
-        return RMSNorm(self._tensor(name), self._shape.norm_eps)
+        return RMSNorm(self._tensors(name), self._shape.norm_eps)
 
-    def _tensor(self, name: str) -> torch.Tensor:
-        return torch.from_numpy(self._file.tensor(name))
-
-    def _chosen(self, weights: WeightsDtype) -> ChosenDtype:
-        if weights in ("fp32", "bf16"):
-            return weights
-        if self._kernels is not None:
-            return "int8"
-        probed = range(min(_PROBE_LAYERS, self._shape.num_layers))
-        kinds = ("gate", "up", "down")
-        names = [f"blk.{index}.ffn_{kind}.weight" for index in probed for kind in kinds]
-        return _faster_dtype([self._tensor(name) for name in names])
+    def _rope(self, rope: RopeShape) -> Rope:
+        shape = self._shape
+        return Rope(rope, head_dim=shape.head_dim, max_positions=shape.max_positions)
 
 
-def _half_split(weight: torch.Tensor, head_dim: int) -> torch.Tensor:
-    """llama.cpp orders the rows of a head for a RoPE of neighbouring pairs (0,1), (2,3) …; ours
-    pairs a channel with the one half a head away."""
-    rows, inputs = weight.shape
-    return weight.view(-1, head_dim // 2, 2, inputs).transpose(1, 2).reshape(rows, inputs)
-
-
-@torch.inference_mode()
-def _faster_dtype(matrices: list[torch.Tensor]) -> ChosenDtype:
-    """Times a decode and a short prefill through some of the model's own matrices. Types take
-    turns and the best run counts, so that what else the machine does weighs little."""
-    dtypes = (torch.float32, torch.bfloat16)
-    layers = {dtype: [Linear(matrix.to(dtype)) for matrix in matrices] for dtype in dtypes}
-    total_s = dict.fromkeys(dtypes, 0.0)
-    for num_tokens in (1, _PROBE_TOKENS):
-        inputs = [torch.ones(num_tokens, matrix.shape[1]) for matrix in matrices]
-        best_s = dict.fromkeys(dtypes, math.inf)
-        for dtype in dtypes * _PROBE_RUNS:
-            started = time.perf_counter()
-            for layer, values in zip(layers[dtype], inputs, strict=True):
-                layer(values)
-            best_s[dtype] = min(best_s[dtype], time.perf_counter() - started)
-        for dtype in dtypes:
-            total_s[dtype] += best_s[dtype]
-    return "fp32" if total_s[torch.float32] < total_s[torch.bfloat16] else "bf16"
+def _chosen(
+    weights: WeightsDtype, tensors: _Tensors, blueprint: Blueprint, kernels: Kernels | None
+) -> ChosenDtype:
+    if weights in ("fp32", "bf16"):
+        return weights
+    if kernels is not None:
+        return "int8"
+    probed = range(min(_PROBE_LAYERS, blueprint.shape.num_layers))
+    kinds = ("gate", "up", "down")
+    names = [f"blk.{index}.ffn_{kind}.weight" for index in probed for kind in kinds]
+    return faster_dtype([tensors(name) for name in names])

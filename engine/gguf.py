@@ -1,64 +1,132 @@
-"""Reads GGUF files through the `gguf` package: metadata, and tensors dequantised to float32."""
+"""A model in a GGUF file, or in the parts of one that was split."""
 
+import mmap
+import re
 from collections.abc import Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from gguf import GGUFReader
+import torch
+from gguf.constants import GGML_QUANT_SIZES, GGMLQuantizationType
 from gguf.quants import dequantize
-from numpy.typing import NDArray
 
+from engine.blueprint import Blueprint
 from engine.errors import ModelUnusable
+from engine.gguf_blueprint import ROPE_DIVISORS, gguf_blueprint, neighbouring_pairs
+from engine.gguf_header import GGUFHeader, TensorPlace, read_header
+from engine.shards import gguf_parts
 
 _TOKENS = "tokenizer.ggml.tokens"
+_TURNED = re.compile(r"blk\.\d+\.attn_[qk]\.(weight|bias)")
 
 
 class GGUFFile:
-    """An open file. Tensors are mapped and read when asked for."""
+    """See `engine.source.Source`. Tensors are mapped, and dequantised when asked for."""
 
     def __init__(self, path: Path) -> None:
-        try:
-            self._reader = GGUFReader(path)
-        except (OSError, ValueError) as error:
-            raise ModelUnusable(f"{path} is not a readable GGUF file: {error}") from error
-        self._tensors = {tensor.name: tensor for tensor in self._reader.tensors}
+        """Raises ModelUnusable."""
+        self.path = path
+        self._parts = [_Part(part) for part in gguf_parts(path)]
+        self._header = self._parts[0].header
+        self._found = {name: part for part in self._parts for name in part.header.tensors}
 
     @property
     def architecture(self) -> str:
         """`llama`, `qwen2`, …"""
-        return str(self.get("general.architecture"))
+        return self._header.architecture
 
     def get(self, key: str, default: Any = None) -> Any:
         """A metadata value as Python sees it; `default` where the file lacks the key."""
-        field = self._reader.fields.get(key)
-        return default if field is None else field.contents()
+        return self._header.get(key, default)
 
     def of_architecture(self, key: str, default: Any = None) -> Any:
         """`get` with the architecture's prefix."""
-        return self.get(f"{self.architecture}.{key}", default)
+        return self._header.of_architecture(key, default)
 
     @property
     def tokens(self) -> Sequence[str]:
         """The vocabulary in id order."""
         return list(self.get(_TOKENS, []))
 
-    def has_tensor(self, name: str) -> bool:
-        return name in self._tensors
+    @cached_property
+    def names(self) -> frozenset[str]:
+        return frozenset(self._found) - {ROPE_DIVISORS}
 
     def shape(self, name: str) -> tuple[int, ...]:
-        """Row-major, as torch sees it: GGUF writes the innermost dimension first."""
-        return tuple(int(size) for size in reversed(self._find(name).shape))
+        """Row-major. Raises ModelUnusable when the file lacks the tensor."""
+        return self._part(name).header.tensors[name].shape
 
-    def tensor(self, name: str) -> NDArray[np.float32]:
-        """Dequantised, of shape `shape(name)`. Raises ModelUnusable when the file lacks it."""
-        found = self._find(name)
-        values = dequantize(found.data, found.tensor_type).reshape(self.shape(name))
-        # Writable, hence a copy of what is mapped: torch does not know read-only memory.
-        return np.require(values, np.float32, ("C", "W"))
+    def blueprint(self, *, max_positions: int) -> Blueprint:
+        divisors = self._values(ROPE_DIVISORS) if ROPE_DIVISORS in self._found else None
+        return gguf_blueprint(
+            self._header,
+            vocab_size=self.shape("token_embd.weight")[0],
+            tied="output.weight" not in self._found,
+            rope_divisors=None if divisors is None else tuple(divisors.tolist()),
+            max_positions=max_positions,
+        )
 
-    def _find(self, name: str) -> Any:
+    def tensor(self, name: str) -> torch.Tensor:
+        values = self._values(name)
+        if self._pairs_dim is not None and _TURNED.fullmatch(name):
+            return _half_split(values, self._pairs_dim)
+        return values
+
+    def _values(self, name: str) -> torch.Tensor:
+        return self._part(name).tensor(name)
+
+    def _part(self, name: str) -> "_Part":
         try:
-            return self._tensors[name]
+            return self._found[name]
         except KeyError:
             raise ModelUnusable(f"the GGUF file has no tensor {name}") from None
+
+    @cached_property
+    def _pairs_dim(self) -> int | None:
+        return neighbouring_pairs(self._header)
+
+
+class _Part:
+    """One mapped file."""
+
+    def __init__(self, path: Path) -> None:
+        try:
+            with path.open("rb") as file:
+                self._mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+            self.header: GGUFHeader = read_header(memoryview(self._mapped))
+        except (OSError, ValueError) as error:
+            raise ModelUnusable(f"{path} is not a readable GGUF file: {error}") from error
+
+    def tensor(self, name: str) -> torch.Tensor:
+        """float32, a copy of what is mapped."""
+        place = self.header.tensors[name]
+        try:
+            kind = GGMLQuantizationType(place.kind)
+            values = dequantize(self._stored(place, kind), kind)
+        except (ValueError, NotImplementedError) as error:
+            raise ModelUnusable(f"tensor {name} cannot be read: {error}") from error
+        # Writable, hence a copy: torch does not know read-only memory.
+        return torch.from_numpy(np.require(values.reshape(place.shape), np.float32, ("C", "W")))
+
+    def _stored(self, place: TensorPlace, kind: GGMLQuantizationType) -> np.ndarray:
+        """As `gguf` wants it: floats as they are, of all else the bytes of a row."""
+        block, block_bytes = GGML_QUANT_SIZES[kind]
+        *rows, size = place.shape
+        shape = (*rows, size // block * block_bytes)
+        data = np.frombuffer(self._mapped, np.uint8, int(np.prod(shape)), place.offset)
+        match kind:
+            case GGMLQuantizationType.F32:
+                return data.view(np.float32).reshape(place.shape)
+            case GGMLQuantizationType.F16:
+                return data.view(np.float16).reshape(place.shape)
+            case _:
+                return data.reshape(shape)
+
+
+def _half_split(tensor: torch.Tensor, head_dim: int) -> torch.Tensor:
+    """From rows for a RoPE of neighbouring pairs (0,1), (2,3) … to ours, which pairs a channel
+    with the one half a head away."""
+    pairs = tensor.view(-1, head_dim // 2, 2, *tensor.shape[1:])
+    return pairs.transpose(1, 2).reshape(tensor.shape)

@@ -4,7 +4,7 @@ type of its weights."""
 from collections.abc import Callable
 
 import torch
-from torch.nn.functional import linear, rms_norm, silu
+from torch.nn.functional import linear, rms_norm
 
 from engine.attention.spans import Attend, AttentionSpans
 from engine.pool import LayerPages
@@ -13,6 +13,8 @@ from engine.shape import ModelShape
 
 Projection = Callable[[torch.Tensor], torch.Tensor]
 """A linear layer: float32 [num_tokens, num_inputs] → float32 [num_tokens, num_outputs]."""
+Elementwise = Callable[[torch.Tensor], torch.Tensor]
+"""float32 of any shape → the same shape."""
 
 
 class Linear:
@@ -40,14 +42,40 @@ class RMSNorm:
         return rms_norm(inputs, self.weight.shape, self.weight, self.eps)
 
 
+class HeadNorm:
+    """RMSNorm of each head of queries and keys, with weights of its own for each."""
+
+    def __init__(self, weight: torch.Tensor, eps: float) -> None:
+        self._weight = weight  # float32 [num_heads + num_kv_heads, head_dim]
+        self._eps = eps
+
+    def __call__(self, heads: torch.Tensor) -> torch.Tensor:
+        """[num_tokens, num_heads + num_kv_heads, head_dim] → the same shape."""
+        return rms_norm(heads, heads.shape[-1:], None, self._eps) * self._weight
+
+
+def unchanged(inputs: torch.Tensor) -> torch.Tensor:
+    """The norm of models that have none there."""
+    return inputs
+
+
 class Attention:
     """Grouped-query attention over the pages of one layer."""
 
     def __init__(
-        self, *, qkv: Projection, output: Projection, shape: ModelShape, attend: Attend
+        self,
+        *,
+        qkv: Projection,
+        output: Projection,
+        shape: ModelShape,
+        attend: Attend,
+        head_norm: Elementwise = unchanged,
     ) -> None:
-        """`qkv` gives query, key and value heads in this order."""
+        """`qkv` gives query, key and value heads in this order. Whatever a model multiplies its
+        scores by, other than 1 / sqrt(head_dim), is in the queries that `qkv` or `head_norm`
+        gives."""
         self._qkv = qkv
+        self._head_norm = head_norm
         self._output = output
         self._shape = shape
         self._attend = attend
@@ -64,34 +92,46 @@ class Attention:
         shape = self._shape
         heads = self._qkv(hidden).view(hidden.shape[0], -1, shape.head_dim)
         num_turned = shape.num_heads + shape.num_kv_heads
-        turned = pages.turn(rotation.turn(heads[:, :num_turned]))
+        normed = self._head_norm(heads[:, :num_turned])
+        turned = pages.turn(rotation.turn(normed))
         pages.write(turned[:, shape.num_heads :], heads[:, num_turned:], slots)
         attended = self._attend(turned[:, : shape.num_heads], pages, spans)
         return self._output(attended.reshape(hidden.shape[0], -1))
 
 
 class GatedMLP:
-    """down(silu(gate(x)) * up(x)) (Shazeer, GLU variants, 2020)."""
+    """down(activation(gate(x)) * up(x)) (Shazeer, GLU variants, 2020)."""
 
-    def __init__(self, *, gate_up: Projection, down: Projection) -> None:
+    def __init__(self, *, gate_up: Projection, down: Projection, activation: Elementwise) -> None:
         self._gate_up = gate_up
+        self._activation = activation
         self._down = down
 
     def __call__(self, hidden: torch.Tensor) -> torch.Tensor:
         gate, up = self._gate_up(hidden).chunk(2, dim=-1)
-        return self._down(silu(gate) * up)
+        return self._down(self._activation(gate) * up)
 
 
 class DecoderLayer:
-    """Pre-norm attention and MLP, each added to the residual stream."""
+    """Pre-norm attention and MLP, each added to the residual stream, by some models after another
+    norm."""
 
     def __init__(
-        self, *, attention_norm: RMSNorm, attention: Attention, mlp_norm: RMSNorm, mlp: GatedMLP
+        self,
+        *,
+        attention_norm: RMSNorm,
+        attention: Attention,
+        mlp_norm: RMSNorm,
+        mlp: GatedMLP,
+        attention_post_norm: Elementwise = unchanged,
+        mlp_post_norm: Elementwise = unchanged,
     ) -> None:
         self._attention_norm = attention_norm
         self._attention = attention
+        self._attention_post_norm = attention_post_norm
         self._mlp_norm = mlp_norm
         self._mlp = mlp
+        self._mlp_post_norm = mlp_post_norm
 
     def __call__(
         self,
@@ -102,5 +142,6 @@ class DecoderLayer:
         spans: AttentionSpans,
     ) -> torch.Tensor:
         normed = self._attention_norm(hidden)
-        hidden = hidden + self._attention(normed, rotation, pages, slots, spans)
-        return hidden + self._mlp(self._mlp_norm(hidden))
+        attended = self._attention(normed, rotation, pages, slots, spans)
+        hidden = hidden + self._attention_post_norm(attended)
+        return hidden + self._mlp_post_norm(self._mlp(self._mlp_norm(hidden)))

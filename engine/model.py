@@ -29,19 +29,23 @@ class Model:
         head: Projection,
         rope: Rope,
         attention_calls: Counter[str],
+        local_rope: Rope | None = None,
+        embedding_scale: float = 1.0,
         int8_layers: Sequence[Int8Linear] = (),
     ) -> None:
-        """`embedding` [vocab_size, hidden_size], fp32 or bf16; `attention_calls` is counted up by
-        whatever serves."""
+        """`embedding` [vocab_size, hidden_size], fp32 or bf16; `local_rope` is that of layers
+        with a window, where it is another; `attention_calls` is counted up by whatever serves."""
         self.shape = shape
         self.weights = weights
         self.attention_calls = attention_calls
         self.int8_layers = int8_layers
         self._embedding = embedding
+        self._embedding_scale = embedding_scale
         self._layers = layers
         self._norm = norm
         self._head = head
         self._rope = rope
+        self._local_rope = local_rope
 
     @torch.inference_mode()
     def forward(self, batch: StepBatch, pool: PagePool) -> torch.Tensor:
@@ -50,7 +54,12 @@ class Model:
         Returns logits float32 [num_sampled, vocab_size] of `batch.sampled_rows`.
         """
         hidden = self._embedding[batch.token_ids].float()  # [num_tokens, hidden_size]
-        rotation = self._rope.at(batch.positions)
+        if self._embedding_scale != 1.0:
+            hidden = hidden * self._embedding_scale
+        everywhere = local = self._rope.at(batch.positions)
+        if self._local_rope is not None:
+            local = self._local_rope.at(batch.positions)
         for layer, pages in zip(self._layers, pool.layers, strict=True):
+            rotation = everywhere if pages.window is None else local
             hidden = layer(hidden, rotation, pages, batch.slots, batch.spans)
         return self._head(self._norm(hidden[batch.sampled_rows]))

@@ -2,17 +2,20 @@
 
 import torch
 
+from engine.rope_scaling import RopeShape
+
 
 class Rope:
     """Angles by position. Frequencies are computed in float64: at position 8,000 float32 angles
     are off by 5e-4."""
 
-    def __init__(self, *, head_dim: int, base: float, max_positions: int) -> None:
-        exponents = torch.arange(0, head_dim, 2, dtype=torch.float64) / head_dim
+    def __init__(self, shape: RopeShape, *, head_dim: int, max_positions: int) -> None:
+        frequencies = torch.tensor(shape.frequencies(head_dim), dtype=torch.float64)
         positions = torch.arange(max_positions, dtype=torch.float64)
-        angles = torch.outer(positions, base**-exponents)  # [max_positions, head_dim / 2]
-        self._cos = torch.cat((angles.cos(), angles.cos()), dim=1).float()
-        self._sin = torch.cat((-angles.sin(), angles.sin()), dim=1).float()
+        angles = torch.outer(positions, frequencies)  # [max_positions, head_dim / 2]
+        cos, sin = angles.cos() * shape.magnitude, angles.sin() * shape.magnitude
+        self._cos = torch.cat((cos, cos), dim=1).float()
+        self._sin = torch.cat((-sin, sin), dim=1).float()
 
     def at(self, positions: torch.Tensor) -> "Rotation":
         """`positions` int64 [num_tokens]."""
@@ -20,7 +23,7 @@ class Rope:
 
 
 class Rotation:
-    """The rotation of each token of a step, the same for all heads and layers."""
+    """The rotation of each token of a step, the same for all heads and for all layers of a kind."""
 
     def __init__(self, cos: torch.Tensor, sin: torch.Tensor) -> None:
         self.cos = cos  # float32 [num_tokens, 1, head_dim]

@@ -2,6 +2,8 @@
 
 import msgspec
 
+from engine.rope_scaling import RopeShape
+
 
 class ModelShape(msgspec.Struct, frozen=True, kw_only=True):
     """Sizes as transformers' configs name them."""
@@ -15,7 +17,9 @@ class ModelShape(msgspec.Struct, frozen=True, kw_only=True):
     intermediate_size: int
     vocab_size: int
     norm_eps: float
-    rope_base: float
     max_positions: int
     windows: tuple[int | None, ...]
     """For each layer the tokens that a query sees, itself included; None: all that came before."""
+    rope: RopeShape
+    local_rope: RopeShape | None = None
+    """Of layers that have a window, where theirs is another."""

@@ -22,6 +22,7 @@ HEAVY = {
     "numba": ("engine/attention/",),
     "gguf": ("engine/gguf.py",),
     "safetensors": ("engine/",),
+    "huggingface_hub": ("engine/hub.py",),
     "transformers": (),
     "llguidance": ("engine/",),
     "redis": ("index/redis/",),
