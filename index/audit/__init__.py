@@ -1,0 +1,1 @@
+"""How often served hits are wrong: labels, bounds on their share, and what follows. Pure."""
