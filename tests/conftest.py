@@ -1,6 +1,7 @@
 """Settings of all tests, and the Redis servers that they share: empty when a test begins."""
 
 import contextlib
+import os
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -11,6 +12,10 @@ settings.register_profile(
     "default", deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True
 )
 settings.load_profile("default")
+
+# The GPU's kernels run in Triton's interpreter, unless 0 is set. Triton decides it when it is
+# imported, and torch may do that at any time.
+os.environ.setdefault("TRITON_INTERPRET", "1")
 
 
 @pytest.fixture(scope="session")

@@ -1,0 +1,52 @@
+"""Pages written by Triton against those that torch writes, byte by byte."""
+
+import pytest
+import torch
+from tritonkit import DEVICE
+
+from engine.attention.triton_pages import write_by_triton
+from engine.pages import PageLayout
+from engine.pool import PagePool
+
+
+@pytest.mark.parametrize("dtype", ["int8", "bf16", "fp32"])
+@pytest.mark.parametrize("head_dim", [64, 80, 96, 128, 256])
+@pytest.mark.parametrize("centred", [False, True])
+def test_written_pages_are_those_of_torch_byte_by_byte(
+    dtype: str, head_dim: int, centred: bool
+) -> None:
+    torch.manual_seed(1)
+    layout = PageLayout(
+        dtype=dtype, page_tokens=32, num_layers=2, num_kv_heads=3, head_dim=head_dim,
+        for_cpu=False,
+    )  # fmt: skip
+    centres = torch.randn(2, 3, head_dim) * 5 if centred else None
+    by_torch = PagePool(layout, 4, key_centres=centres)
+    by_triton = PagePool(layout, 4, key_centres=centres, device=DEVICE, writer=write_by_triton)
+    # As a layer has them: views of one projection.
+    heads = torch.randn(50, 9, head_dim) * 4
+    keys, values = heads[:, 3:6], heads[:, 6:]
+    keys[1], keys[2, 0, :3] = 0.0, torch.tensor([float("nan"), float("inf"), -float("inf")])
+    values[3], values[4] = 1e-9, 1e8
+    # Halves: to even.
+    values[5, 0] = torch.arange(head_dim) % 127 + 0.5
+    values[5, 0, 0] = 127.0
+    slots = torch.randperm(128)[:50]
+    by_torch.layers[1].write(keys, values, slots)
+    by_triton.layers[1].write(keys.to(DEVICE), values.to(DEVICE), slots.to(DEVICE))
+    if dtype == "int8":
+        assert torch.equal(by_torch.storage, by_triton.storage.cpu())
+    else:  # a NaN has many forms
+        for part in ("keys", "values"):
+            ours, theirs = (getattr(pool.layers[1], part).part for pool in (by_triton, by_torch))
+            assert torch.equal(ours.cpu().nan_to_num(7.0), theirs.nan_to_num(7.0))
+
+
+def test_a_slot_of_minus_one_is_skipped() -> None:
+    layout = PageLayout(
+        dtype="int8", page_tokens=32, num_layers=1, num_kv_heads=1, head_dim=16, for_cpu=False
+    )
+    pool = PagePool(layout, 2, device=DEVICE, writer=write_by_triton)
+    vectors = torch.ones(2, 1, 16, device=DEVICE)
+    pool.layers[0].write(vectors, vectors, torch.tensor([-1, -1], device=DEVICE))
+    assert (pool.storage == 0).all()
