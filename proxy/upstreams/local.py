@@ -1,21 +1,20 @@
 """The bundled engine as an upstream: OpenAI's wire format outside, `engine.client` inside.
 
-With `local_ask` the only module of the proxy that knows the engine; neither imports torch, the
-worker process does.
+With its parts beside it, `local_*`, the only module of the proxy that knows the engine. None
+imports torch, the worker process does.
 """
 
 import functools
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from typing import Any
-
-import msgspec
 
 from engine.client import EngineClient
 from engine.config import EngineConfig
 from engine.errors import EngineDown, ModelUnusable, RequestRefused
 from engine.generation import Generation
-from engine.protocol import Delta, Finished, Request, Started, TokenChoice, TokenLogprob
+from engine.protocol import Started
+from engine.toolformat import HERMES
 from engine.weights import locate
 from proxy.errors import (
     ClientError,
@@ -27,34 +26,17 @@ from proxy.errors import (
 from proxy.settings.engine import Engine
 from proxy.settings.upstreams import Timeout
 from proxy.upstreams.base import Server, UpstreamRequest, UpstreamResponse
-from proxy.upstreams.local_answer import (
-    DONE,
-    AnswerForm,
-    ChatForm,
-    Choice,
-    CompletionForm,
-    Json,
-    Token,
-    TokenDetail,
-    event,
-    usage_of,
-)
 from proxy.upstreams.local_ask import chat_request, completion_request
-from proxy.upstreams.local_request import decode_chat, decode_completion
+from proxy.upstreams.local_calls import reader
+from proxy.upstreams.local_chat import ChatForm
+from proxy.upstreams.local_completion import CompletionForm
+from proxy.upstreams.local_request import ChatBody, decode_chat, decode_completion
+from proxy.upstreams.local_writing import Ask, plain, streamed
 
 _LOAD_S = 600.0
 """A model that takes longer to load is reported; it goes on loading all the same."""
 _JSON = ((b"content-type", b"application/json"),)
 _STREAM = ((b"content-type", b"text/event-stream; charset=utf-8"),)
-
-
-class _Ask(msgspec.Struct, frozen=True, kw_only=True):
-    """A request in the engine's terms, and how its answer is written."""
-
-    request: Request
-    form: AnswerForm
-    prompt_field: str
-    stream: bool
 
 
 class LocalUpstream:
@@ -80,6 +62,7 @@ class LocalUpstream:
         self.name = name
         self._engine = engine
         self._first_byte_s = first_byte_s
+        self._tool_format = HERMES
         self._model_id = engine.model_id or self._weights.model_id
         self._client = EngineClient(
             engine_config(engine),
@@ -124,29 +107,29 @@ class LocalUpstream:
             body = error_body(error.message, kind=error.kind, param=error.param, code=error.code)
             return self._response(error.status, _JSON, _once(body))
         if ask.stream:
-            events = self._guarded(_streamed(ask, generation, started))
+            events = self._guarded(streamed(ask, generation, started))
             return self._response(200, _STREAM, _Body(events, generation))
         async with generation:
-            events = self._guarded(_plain(ask, generation, started))
+            events = self._guarded(plain(ask, generation, started))
             body = b"".join([piece async for piece in events])
         return self._response(200, _JSON, _once(body))
 
-    def _ask(self, method: str, path: str, body: bytes) -> _Ask:
+    def _ask(self, method: str, path: str, body: bytes) -> Ask:
         """Raises ClientError."""
         match method, path:
             case "POST", "/chat/completions":
                 chat = decode_chat(body)
-                return _Ask(
+                return Ask(
                     request=chat_request(chat),
-                    form=self._form(ChatForm),
+                    form=self._chat_form(chat),
                     prompt_field="messages",
                     stream=bool(chat.stream),
                 )
             case "POST", "/completions":
                 completion = decode_completion(body)
-                return _Ask(
+                return Ask(
                     request=completion_request(completion),
-                    form=self._form(CompletionForm),
+                    form=CompletionForm(model=self._model_id, created=int(time.time())),
                     prompt_field="prompt",
                     stream=bool(completion.stream),
                 )
@@ -155,18 +138,25 @@ class LocalUpstream:
                     404, f"The bundled engine does not serve {method} {path}.", code="unknown_url"
                 )
 
-    def _form(self, kind: type[ChatForm] | type[CompletionForm]) -> AnswerForm:
-        return kind(model=self._model_id, created=int(time.time()))
+    def _chat_form(self, chat: ChatBody) -> ChatForm:
+        tooling = chat.tooling
+        return ChatForm(
+            model=self._model_id,
+            created=int(time.time()),
+            # Of the model that answers: not known before it has been admitted there.
+            reader=(lambda: reader(self._tool_format, tooling)) if tooling.offered else None,
+        )
 
-    async def _admitted(self, ask: _Ask) -> Generation:
+    async def _admitted(self, ask: Ask) -> Generation:
         """Waits for the model. Raises UpstreamUnreachable."""
         try:
-            await self._client.ready(timeout_s=self._first_byte_s)
+            ready = await self._client.ready(timeout_s=self._first_byte_s)
+            self._tool_format = ready.tool_format
             return self._client.generate(ask.request)
         except (EngineDown, ModelUnusable) as error:
             raise UpstreamUnreachable(str(error), upstream=self.name) from error
 
-    async def _started(self, ask: _Ask, generation: Generation) -> Started:
+    async def _started(self, ask: Ask, generation: Generation) -> Started:
         try:
             return await generation.started()
         except RequestRefused as error:
@@ -182,6 +172,12 @@ class LocalUpstream:
             async for piece in pieces:
                 yield piece
                 before_first_byte = False
+        except RequestRefused as error:  # its grammar gave out on the way
+            if before_first_byte:
+                raise ClientError(400, error.message, code=error.code) from error
+            raise UpstreamBroken(
+                error.message, upstream=self.name, before_first_byte=False
+            ) from error
         except EngineDown as error:
             raise self._broken(error, before_first_byte=before_first_byte) from error
 
@@ -232,89 +228,12 @@ def _in_quarters(say: Callable[[float], None]) -> Callable[[float], None]:
     return hear
 
 
-async def _streamed(
-    ask: _Ask, generation: Generation, started: Started
-) -> AsyncGenerator[bytes, None]:
-    async with generation:
-        completion_tokens = 0
-        for index in range(ask.request.num_choices):
-            for chunk in ask.form.begin(index):
-                yield event(chunk)
-        async for item in generation:
-            match item:
-                case Delta(index=index, text=text):
-                    yield event(ask.form.piece(index, text, _details(ask, item.logprobs)))
-                case Finished(index=index, reason=reason):
-                    completion_tokens += item.completion_tokens
-                    yield event(ask.form.end(index, reason))
-        yield event(ask.form.usage(_usage(started, completion_tokens)))
-        yield DONE
-
-
-async def _plain(
-    ask: _Ask, generation: Generation, started: Started
-) -> AsyncGenerator[bytes, None]:
-    """One piece: the whole body."""
-    texts = [""] * ask.request.num_choices
-    logprobs: list[list[TokenDetail]] = [[] for _ in texts]
-    ends: dict[int, Finished] = {}
-    async for item in generation:
-        match item:
-            case Delta(index=index, text=text):
-                texts[index] += text
-                logprobs[index] += _details(ask, item.logprobs) or ()
-            case Finished(index=index):
-                ends[index] = item
-    wanted = ask.request.sampling.top_logprobs is not None
-    choices = [
-        Choice(
-            index=index,
-            text=text,
-            finish_reason=ends[index].reason,
-            logprobs=logprobs[index] if wanted else None,
-        )
-        for index, text in enumerate(texts)
-    ]
-    usage = _usage(started, sum(end.completion_tokens for end in ends.values()))
-    yield msgspec.json.encode(ask.form.whole(choices, usage))
-
-
 async def _once(body: bytes) -> AsyncGenerator[bytes, None]:
     yield body
 
 
 async def _whole(body: bytes | AsyncIterator[bytes]) -> bytes:
     return body if isinstance(body, bytes) else b"".join([piece async for piece in body])
-
-
-def _usage(started: Started, completion_tokens: int) -> Json:
-    return usage_of(
-        prompt_tokens=started.prompt_tokens,
-        completion_tokens=completion_tokens,
-        cached_tokens=started.cached_tokens,
-    )
-
-
-def _details(ask: _Ask, choices: Sequence[TokenChoice]) -> list[TokenDetail] | None:
-    if ask.request.sampling.top_logprobs is None:
-        return None
-    return [
-        TokenDetail(
-            token=_text(choice.chosen),
-            logprob=choice.chosen.logprob,
-            bytes=list(choice.chosen.token),
-            top_logprobs=[
-                Token(token=_text(top), logprob=top.logprob, bytes=list(top.token))
-                for top in choice.top
-            ],
-        )
-        for choice in choices
-    ]
-
-
-def _text(token: TokenLogprob) -> str:
-    """Part of a character shows as U+FFFD; `bytes` has it all."""
-    return token.token.decode(errors="replace")
 
 
 def engine_config(engine: Engine) -> EngineConfig:

@@ -1,31 +1,44 @@
 """Bodies as the engine's requests."""
 
-from engine.protocol import Message, Request
+from typing import Any, assert_never
+
+import msgspec
+
+from engine.constraint import Constraint, Function
+from engine.protocol import Message, Request, ToolCall
 from engine.sampling import Sampling
 from proxy.upstreams.local_request import (
     ChatBody,
     CompletionBody,
     SamplingBody,
+    Turn,
+    refuse,
     single_prompt,
     turn_text,
 )
+from proxy.upstreams.local_tools import (
+    CallBody,
+    ObjectFormat,
+    ResponseFormat,
+    SchemaFormat,
+    TextFormat,
+    ToolBody,
+    Tooling,
+)
+
+_ANY_OBJECT = '{"type":"object"}'
+_ARGUMENTS = msgspec.json.Decoder(dict[str, Any])
 
 
 def chat_request(chat: ChatBody) -> Request:
-    """Raises ClientError for a message that is not text."""
+    """Raises ClientError for what cannot be honoured."""
     top_logprobs = (chat.top_logprobs or 0) if chat.logprobs else None
-    messages = tuple(
-        Message(
-            # Newer clients say developer where chat templates know system.
-            role="system" if turn.role == "developer" else turn.role,
-            content=turn_text(turn, index),
-            name=turn.name,
-        )
-        for index, turn in enumerate(chat.messages)
-    )
     max_tokens = chat.max_completion_tokens or chat.max_tokens
+    tooling = chat.tooling
     return Request(
-        messages=messages,
+        messages=tuple(_message(turn, index) for index, turn in enumerate(chat.messages)),
+        tools=tuple(msgspec.to_builtins(tool) for tool in tooling.offered),
+        constraint=_constraint(chat.response_format, tooling),
         sampling=_sampling(chat, max_tokens=max_tokens, top_logprobs=top_logprobs),
         num_choices=chat.n or 1,
     )
@@ -38,9 +51,62 @@ def completion_request(completion: CompletionBody) -> Request:
     return Request(
         prompt=prompt if isinstance(prompt, str) else None,
         prompt_ids=prompt if isinstance(prompt, tuple) else None,
-        sampling=_sampling(completion, max_tokens=max_tokens, top_logprobs=None),
+        echo=bool(completion.echo),
+        sampling=_sampling(completion, max_tokens=max_tokens, top_logprobs=completion.logprobs),
         num_choices=completion.n or 1,
     )
+
+
+def _message(turn: Turn, index: int) -> Message:
+    return Message(
+        # Newer clients say developer where chat templates know system.
+        role="system" if turn.role == "developer" else turn.role,
+        content=turn_text(turn, index),
+        name=turn.name,
+        tool_calls=tuple(
+            _call(call, f"messages[{index}].tool_calls[{at}]")
+            for at, call in enumerate(turn.tool_calls or ())
+        ),
+        tool_call_id=turn.tool_call_id,
+    )
+
+
+def _call(call: CallBody, param: str) -> ToolCall:
+    try:
+        arguments = _ARGUMENTS.decode(call.function.arguments or "{}")
+    except (msgspec.MsgspecError, RecursionError):
+        refuse("Arguments are a JSON object, as text.", f"{param}.function.arguments")
+    return ToolCall(id=call.id, name=call.function.name, arguments=arguments)
+
+
+def _constraint(response_format: ResponseFormat | None, tooling: Tooling) -> Constraint | None:
+    """Forced calls leave no room for another format; calls that may come stand beside it."""
+    tools = tuple(_function(tool) for tool in tooling.offered)
+    if tooling.forced:
+        return Constraint(tools=tools, parallel=tooling.parallel)
+    match response_format:
+        case None | TextFormat():
+            return None
+        case ObjectFormat():
+            return Constraint(schema=_ANY_OBJECT, tools=tools, parallel=tooling.parallel)
+        case SchemaFormat(json_schema=wanted):
+            return Constraint(
+                schema=msgspec.json.encode(wanted.schema).decode(),
+                strict=bool(wanted.strict),
+                tools=tools,
+                parallel=tooling.parallel,
+            )
+        case _:
+            assert_never(response_format)
+
+
+def _function(tool: ToolBody) -> Function:
+    function = tool.function
+    schema = _ANY_OBJECT
+    if function.parameters:
+        # Where it stands by itself, an empty schema would let in anything.
+        schema = msgspec.json.encode({"type": "object"} | function.parameters).decode()
+    return Function(name=function.name, schema=schema, strict=bool(function.strict))
 
 
 def _sampling(body: SamplingBody, *, max_tokens: int | None, top_logprobs: int | None) -> Sampling:
@@ -58,6 +124,8 @@ def _sampling(body: SamplingBody, *, max_tokens: int | None, top_logprobs: int |
         repetition_penalty=default.repetition_penalty if repetition is None else repetition,
         logit_bias=body.logit_bias or {},
         seed=body.seed,
+        min_tokens=body.min_tokens or 0,
+        ignore_eos=bool(body.ignore_eos),
         stop=body.stops,
         top_logprobs=top_logprobs,
     )

@@ -12,6 +12,14 @@ import msgspec
 from msgspec import Meta
 
 from proxy.errors import ClientError
+from proxy.upstreams.local_tools import (
+    CallBody,
+    ResponseFormat,
+    ToolBody,
+    ToolChoice,
+    Tooling,
+    tooling,
+)
 
 _MAX_STOPS = 16
 _COMPLETION_MAX_TOKENS = 16
@@ -30,7 +38,8 @@ class Turn(msgspec.Struct, frozen=True, kw_only=True):
     role: Literal["system", "developer", "user", "assistant", "tool", "function"]
     content: str | list[dict[str, Any]] | None = None
     name: str | None = None
-    tool_calls: list[Any] | None = None
+    tool_calls: list[CallBody] | None = None
+    tool_call_id: str | None = None
 
 
 class StreamOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -52,6 +61,8 @@ class SamplingBody(msgspec.Struct, frozen=True, kw_only=True):
     seed: int | None = None
     stop: str | list[str] | None = None
     n: Annotated[int, Meta(ge=1, le=16)] | None = None
+    min_tokens: Annotated[int, Meta(ge=0)] | None = None
+    ignore_eos: bool | None = None
     stream: bool | None = None
     stream_options: StreamOptions | None = None
 
@@ -69,19 +80,30 @@ class ChatBody(SamplingBody, frozen=True, kw_only=True):
     max_completion_tokens: Tokens | None = None
     logprobs: bool | None = None
     top_logprobs: Annotated[int, Meta(ge=0, le=20)] | None = None
-    tools: list[Any] | None = None
+    tools: list[ToolBody] | None = None
+    tool_choice: ToolChoice | None = None
+    parallel_tool_calls: bool | None = None
     functions: list[Any] | None = None
-    response_format: dict[str, Any] | None = None
+    response_format: ResponseFormat | None = None
     modalities: list[str] | None = None
     audio: dict[str, Any] | None = None
     web_search_options: dict[str, Any] | None = None
+
+    @property
+    def tooling(self) -> Tooling:
+        """Raises ClientError."""
+        try:
+            parallel = self.parallel_tool_calls is not False
+            return tooling(self.tools, self.tool_choice, parallel=parallel)
+        except ValueError as error:
+            refuse(str(error), "tool_choice")
 
 
 class CompletionBody(SamplingBody, frozen=True, kw_only=True):
     """`POST /completions`."""
 
     prompt: str | list[Any]
-    logprobs: int | None = None
+    logprobs: Annotated[int, Meta(ge=0, le=5)] | None = None
     echo: bool | None = None
     suffix: str | None = None
     best_of: int | None = None
@@ -94,18 +116,15 @@ class CompletionBody(SamplingBody, frozen=True, kw_only=True):
 def decode_chat(body: bytes) -> ChatBody:
     """Raises ClientError (400) that names the field."""
     chat = _decode(body, ChatBody)
-    text_only = chat.response_format is None or chat.response_format.get("type") == "text"
     refused = {
-        "tools": bool(chat.tools),
         "functions": bool(chat.functions),
-        "response_format": not text_only,
         "modalities": chat.modalities not in (None, [], ["text"]),
         "audio": chat.audio is not None,
         "web_search_options": chat.web_search_options is not None,
     }
     _refuse_unsupported(refused)
     if chat.top_logprobs is not None and not chat.logprobs:
-        _refuse("`top_logprobs` needs `logprobs: true`.", "top_logprobs")
+        refuse("`top_logprobs` needs `logprobs: true`.", "top_logprobs")
     return chat
 
 
@@ -113,23 +132,25 @@ def decode_completion(body: bytes) -> CompletionBody:
     """Raises ClientError (400) that names the field."""
     completion = _decode(body, CompletionBody)
     refused = {
-        "logprobs": completion.logprobs is not None,
-        "echo": bool(completion.echo),
         "suffix": bool(completion.suffix),
-        "best_of": completion.best_of not in (None, 1),
+        "best_of": completion.best_of not in (None, completion.n or 1),
     }
     _refuse_unsupported(refused)
+    if completion.echo and completion.logprobs is not None:
+        refuse("Log-probabilities of the prompt are not computed: `echo` goes alone.", "logprobs")
     return completion
 
 
 def turn_text(turn: Turn, index: int) -> str:
     """The text of message `index`; text parts are joined. Raises ClientError for other parts."""
-    if turn.tool_calls or turn.role in ("tool", "function"):
-        _refuse("The bundled engine does not support tool calls.", f"messages[{index}]")
+    if turn.role == "function":
+        refuse("Functions are called as tools: `role` is `tool`.", f"messages[{index}].role")
+    if turn.role == "tool" and turn.tool_call_id is None:
+        refuse("Which call is answered?", f"messages[{index}].tool_call_id")
     if isinstance(turn.content, list):
         return "".join(_part_text(part, index, at) for at, part in enumerate(turn.content))
     if turn.content is None and turn.role != "assistant":
-        _refuse("A message needs `content`.", f"messages[{index}].content")
+        refuse("A message needs `content`.", f"messages[{index}].content")
     return turn.content or ""
 
 
@@ -141,18 +162,23 @@ def single_prompt(completion: CompletionBody) -> str | tuple[int, ...]:
     if isinstance(prompt, str):
         return prompt
     if not isinstance(prompt, list) or not all(type(item) is int for item in prompt):
-        _refuse("Give one prompt a request: a string or a list of token ids.", "prompt")
+        refuse("Give one prompt a request: a string or a list of token ids.", "prompt")
     return tuple(prompt)
 
 
 def _part_text(part: dict[str, Any], index: int, at: int) -> str:
     text = part.get("text")
     if part.get("type") != "text" or not isinstance(text, str):
-        _refuse(
+        refuse(
             f"The bundled engine reads text only, not {part.get('type')!r} parts.",
             f"messages[{index}].content[{at}]",
         )
     return text
+
+
+def refuse(message: str, param: str) -> NoReturn:
+    """Raises ClientError (400)."""
+    raise ClientError(400, message, param=param)
 
 
 def _decode(body: bytes, kind: type[Body]) -> Body:
@@ -178,16 +204,12 @@ def _client_error(error: msgspec.ValidationError) -> ClientError:
 
 def _check_stops(stops: Sequence[str]) -> None:
     if len(stops) > _MAX_STOPS:
-        _refuse(f"At most {_MAX_STOPS} stop strings are possible.", "stop")
+        refuse(f"At most {_MAX_STOPS} stop strings are possible.", "stop")
     if "" in stops:
-        _refuse("A stop string cannot be empty.", "stop")
+        refuse("A stop string cannot be empty.", "stop")
 
 
 def _refuse_unsupported(refused: dict[str, bool]) -> None:
     for name, is_refused in refused.items():
         if is_refused:
-            _refuse(f"The bundled engine cannot honour this `{name}`.", name)
-
-
-def _refuse(message: str, param: str) -> NoReturn:
-    raise ClientError(400, message, param=param)
+            refuse(f"The bundled engine cannot honour this `{name}`.", name)

@@ -1,0 +1,104 @@
+"""What the engine sends for a request, written as the answer to it."""
+
+from collections.abc import AsyncGenerator, Sequence
+
+import msgspec
+
+from engine.generation import Generation
+from engine.protocol import Delta, Finished, Request, Started, TokenChoice, TokenLogprob
+from proxy.upstreams.local_answer import (
+    DONE,
+    AnswerForm,
+    Choice,
+    Json,
+    Token,
+    TokenDetail,
+    event,
+    usage_of,
+)
+
+
+class Ask(msgspec.Struct, frozen=True, kw_only=True):
+    """A request in the engine's terms, and how its answer is written."""
+
+    request: Request
+    form: AnswerForm
+    prompt_field: str
+    stream: bool
+
+
+async def streamed(
+    ask: Ask, generation: Generation, started: Started
+) -> AsyncGenerator[bytes, None]:
+    async with generation:
+        completion_tokens = 0
+        for index in range(ask.request.num_choices):
+            for chunk in ask.form.begin(index):
+                yield event(chunk)
+        async for item in generation:
+            match item:
+                case Delta(index=index, text=text):
+                    for chunk in ask.form.pieces(index, text, _details(ask, item.logprobs)):
+                        yield event(chunk)
+                case Finished(index=index, reason=reason):
+                    completion_tokens += item.completion_tokens
+                    for chunk in ask.form.end(index, reason):
+                        yield event(chunk)
+        yield event(ask.form.usage(_usage(started, completion_tokens)))
+        yield DONE
+
+
+async def plain(ask: Ask, generation: Generation, started: Started) -> AsyncGenerator[bytes, None]:
+    """One piece: the whole body."""
+    texts = [""] * ask.request.num_choices
+    logprobs: list[list[TokenDetail]] = [[] for _ in texts]
+    ends: dict[int, Finished] = {}
+    async for item in generation:
+        match item:
+            case Delta(index=index, text=text):
+                texts[index] += text
+                logprobs[index] += _details(ask, item.logprobs) or ()
+            case Finished(index=index):
+                ends[index] = item
+    wanted = ask.request.sampling.top_logprobs is not None
+    choices = [
+        Choice(
+            index=index,
+            text=text,
+            finish_reason=ends[index].reason,
+            logprobs=logprobs[index] if wanted else None,
+        )
+        for index, text in enumerate(texts)
+    ]
+    usage = _usage(started, sum(end.completion_tokens for end in ends.values()))
+    yield msgspec.json.encode(ask.form.whole(choices, usage))
+
+
+def _usage(started: Started, completion_tokens: int) -> Json:
+    return usage_of(
+        prompt_tokens=started.prompt_tokens,
+        completion_tokens=completion_tokens,
+        cached_tokens=started.cached_tokens,
+    )
+
+
+def _details(ask: Ask, choices: Sequence[TokenChoice]) -> list[TokenDetail] | None:
+    if ask.request.sampling.top_logprobs is None:
+        return None
+    return [
+        TokenDetail(
+            token=_text(choice.chosen),
+            logprob=choice.chosen.logprob,
+            bytes=list(choice.chosen.token),
+            top_logprobs=[
+                Token(token=_text(top), logprob=top.logprob, bytes=list(top.token))
+                for top in choice.top
+            ],
+        )
+        for choice in choices
+    ]
+
+
+def _text(token: TokenLogprob) -> str:
+    """Part of a character shows as U+FFFD; `bytes` has it all."""
+    return token.token.decode(errors="replace")
