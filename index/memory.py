@@ -3,8 +3,8 @@
 import asyncio
 import itertools
 import secrets
-from collections import deque
-from collections.abc import Sequence
+from collections import Counter, deque
+from collections.abc import Mapping, Sequence
 
 from index import feed
 from index.entry import Entry, Snapshot
@@ -49,6 +49,7 @@ class MemoryStore:
         self._deletions: deque[Deletion] = deque(maxlen=MAX_DELETIONS)
         self._forgotten_change = 0
         """The feed is complete after this change."""
+        self._tallies: dict[str, Counter[str]] = {}
         self._closed = False
 
     async def get(self, key: str, *, now: float, tags: Sequence[str] = ()) -> Lookup:
@@ -129,6 +130,13 @@ class MemoryStore:
         deletions = [gone for gone in self._deletions if gone.change > at.after]
         puts = self._puts(after=at.after, until=self._change)
         return feed.next_page(at, puts[:limit], deletions[:limit], limit=limit)
+
+    async def tally(self, name: str, add: Mapping[str, int]) -> dict[str, int]:
+        """See `Store.tally`."""
+        self._check_open()
+        counters = self._tallies.setdefault(name, Counter())
+        counters.update(add)
+        return dict(counters)
 
     async def sweep(self, *, now: float) -> int:
         """See `Store.sweep`. Others run in between."""

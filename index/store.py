@@ -16,7 +16,7 @@ Contract of purges (one suite in `tests/index/` runs over every store):
 No method reads a clock: the caller passes `now` (Unix seconds).
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 import msgspec
@@ -159,6 +159,13 @@ class Store(Protocol):
 
     async def changes(self, cursor: int, *, limit: int) -> Changes:
         """What was put and deleted after `cursor`, oldest first; cursor 0 is the beginning."""
+        ...
+
+    async def tally(self, name: str, add: Mapping[str, int]) -> dict[str, int]:
+        """Add to the counters of a name, which all who use the store share, and return all of them.
+
+        Counters begin at 0, are made by being added to, and outlive purges. `add` may be empty.
+        """
         ...
 
     async def sweep(self, *, now: float) -> int:

@@ -12,8 +12,9 @@ same transition twice, and all see the same standing.
 
 Error budgets. An opening is wrong when more hits are wrong than `max_error`; over all epochs
 together that happens with probability alpha at most: the bound that begins with epoch e has
-6 / (pi (e + 1))^2 of it, shared among the steps at which the tier may open. It goes on through the following epoch, if that serves: the end of an epoch is a stopping time. A
-closing that was not called for costs hits and no answers, so its alpha is each epoch's own.
+6 / (pi (e + 1))^2 of it, shared among the steps at which the tier may open. It goes on through the
+following epoch, if that serves: the end of an epoch is a stopping time. A closing that was not
+called for costs hits and no answers, so its alpha is each epoch's own.
 """
 
 import math

@@ -14,7 +14,7 @@ import asyncio
 import contextlib
 import math
 import secrets
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from index import record
@@ -211,6 +211,12 @@ class RedisStore:
     async def changes(self, cursor: int, *, limit: int) -> Changes:
         """See `Store.changes`."""
         return await following.changes(self._door, cursor, limit=limit)
+
+    async def tally(self, name: str, add: Mapping[str, int]) -> dict[str, int]:
+        """See `Store.tally`. One round trip."""
+        pairs = [one for pair in add.items() for one in pair]
+        reply = await self._door.run(scripts.TALLY, shard_of(name), name, *pairs)
+        return {reply[i].decode(): int(reply[i + 1]) for i in range(0, len(reply), 2)}
 
     async def sweep(self, *, now: float) -> int:
         """See `Store.sweep`. One of the processes that share the Redis does it for all."""

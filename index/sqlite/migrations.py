@@ -6,6 +6,7 @@
     entry_tag  the explicit and implicit tags of each entry
     purge      when each tag was last purged
     deletion   the keys freed lately, for the change feed
+    tally      counters that all processes share
 
 An entry's id is the number of the change that put it there; deletions take numbers from the same
 counter. All entries under a tag that were put before a purge have ids up to `state.change` of that
@@ -83,6 +84,16 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
         "CREATE INDEX purge_sequence ON purge (sequence)",
         "CREATE INDEX purge_unswept ON purge (sequence) WHERE swept = 0",
         "CREATE TABLE deletion (change INTEGER PRIMARY KEY, key TEXT NOT NULL)",
+    ),
+    (
+        """
+        CREATE TABLE tally (
+            name TEXT NOT NULL,
+            field TEXT NOT NULL,
+            value INTEGER NOT NULL,
+            PRIMARY KEY (name, field)
+        ) WITHOUT ROWID
+        """,
     ),
 )
 

@@ -8,6 +8,7 @@ from index import record
 from index.entry import Entry
 from index.purges import PurgeTable
 from index.sqlite.state import State, read_marks, read_secret, read_state
+from index.sqlite.tallying import read_tally
 from index.tier import Tier
 
 MAX_BEHIND = 4096
@@ -72,6 +73,10 @@ class Reader:
             return None
         entry = record.decode(row[1])
         return Found(row[0], entry) if entry is not None and entry.key == key else None
+
+    def tally(self, name: str) -> dict[str, int]:
+        """All counters of a name, as any process has committed them."""
+        return read_tally(self._connection, name)
 
     def close(self) -> None:
         """Close the connection."""

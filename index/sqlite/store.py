@@ -12,7 +12,7 @@ process overwrote or freed leaves the tier before it can be served again.
 import asyncio
 import sqlite3
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -33,6 +33,7 @@ from index.sqlite.sweeping import (
     sweep_expired,
     sweep_purged,
 )
+from index.sqlite.tallying import add_to_tally
 from index.sqlite.transaction import Transaction
 from index.sqlite.writer import Writer
 from index.store import (
@@ -158,6 +159,18 @@ class SqliteStore:
         """See `Store.changes`."""
         self._check_usable()
         return await self._scanner.changes(cursor, limit=limit)
+
+    async def tally(self, name: str, add: Mapping[str, int]) -> dict[str, int]:
+        """See `Store.tally`. Only what adds waits for the writer."""
+        self._check_usable()
+        if add:
+            return await self._writer.run(
+                lambda transaction: add_to_tally(transaction.connection, name, add)
+            )
+        try:
+            return self._reader.tally(name)
+        except sqlite3.Error as error:
+            raise self._database.fault(error) from error
 
     async def sweep(self, *, now: float) -> int:
         """See `Store.sweep`. In small steps, between which others write."""

@@ -1,5 +1,7 @@
 """What every store promises. One suite over all of them."""
 
+import asyncio
+
 import msgspec
 import pytest
 from sample_entries import NOW, entry, key_of
@@ -338,3 +340,50 @@ async def test_closed_store_faults_and_closes_again_in_peace(open_store):
     ):
         with pytest.raises(StoreFault):
             await call
+
+
+async def test_a_tally_of_nothing_is_empty(store):
+    assert await store.tally("n", {}) == {}
+
+
+async def test_a_tally_adds_up_by_name_and_field(store):
+    assert await store.tally("n", {"a": 1, "b": 2}) == {"a": 1, "b": 2}
+    assert await store.tally("n", {"b": 3}) == {"a": 1, "b": 5}
+    assert await store.tally("n", {}) == {"a": 1, "b": 5}
+    assert await store.tally("other", {"a": 7}) == {"a": 7}
+
+
+async def test_a_tally_outlives_purges_and_sweeps(store):
+    await put(store, "a")
+    await store.tally("n", {"a": 1})
+    await store.purge(Purge(everything=True), now=NOW)
+    await store.sweep(now=NOW + RETAIN_S)
+    assert await store.tally("n", {}) == {"a": 1}
+
+
+async def test_a_tally_counts_what_many_add_at_once(store):
+    await asyncio.gather(*(store.tally("n", {"a": 1, str(i % 3): 1}) for i in range(30)))
+    assert await store.tally("n", {}) == {"a": 30, "0": 10, "1": 10, "2": 10}
+
+
+async def test_a_tally_is_shared_by_all_and_outlives_those_who_made_it(open_store):
+    first = await open_store()
+    if isinstance(first, MemoryStore):
+        await first.close()
+        return
+    second = await open_store()
+    await first.tally("n", {"a": 1})
+    await second.tally("n", {"a": 2})
+    assert await first.tally("n", {}) == {"a": 3}
+    await first.close()
+    await second.close()
+    third = await open_store()
+    assert await third.tally("n", {}) == {"a": 3}
+    await third.close()
+
+
+async def test_a_tally_of_a_closed_store_is_a_fault(open_store):
+    store = await open_store()
+    await store.close()
+    with pytest.raises(StoreFault):
+        await store.tally("n", {"a": 1})

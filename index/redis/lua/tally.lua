@@ -1,0 +1,7 @@
+-- KEYS[1]: the shard. ARGV: 2 a name, then fields and what is added to each.
+-- Counters that are not of the store's generation: what was learnt outlives its entries.
+local tally = KEYS[1] .. ':tally:' .. ARGV[2]
+for i = 3, #ARGV, 2 do
+  redis.call('HINCRBY', tally, ARGV[i], ARGV[i + 1])
+end
+return redis.call('HGETALL', tally)
