@@ -4,8 +4,9 @@ import asyncio
 import contextlib
 import itertools
 import logging
+from collections import deque
 from collections.abc import Callable
-from typing import assert_never
+from typing import TypeVar, assert_never
 
 from engine.attached import Attached
 from engine.config import EngineConfig
@@ -21,6 +22,8 @@ from engine.protocol import (
     Inspect,
     Loading,
     Occupancy,
+    Purge,
+    Purged,
     Ready,
     Request,
     Started,
@@ -31,6 +34,8 @@ _FIRST_BACKOFF_S = 0.25
 _MAX_BACKOFF_S = 30.0
 _HEALTHY_S = 60.0
 """A worker that was ready for so long has earned a quick restart."""
+
+T = TypeVar("T")
 
 log = logging.getLogger("engine.client")
 
@@ -53,7 +58,9 @@ class EngineClient:
         self._worker: WorkerProcess | Attached | None = None
         self._supervisor: asyncio.Task[None] | None = None
         self._generations: dict[int, Generation] = {}
-        self._inspections: list[asyncio.Future[Occupancy]] = []
+        # Answers to these carry no id: they come in the order of the questions.
+        self._inspections: deque[asyncio.Future[Occupancy]] = deque()
+        self._purges: deque[asyncio.Future[Purged]] = deque()
         self._request_ids = itertools.count(1)
         self._changed = asyncio.Event()
         self._ready: Ready | None = None
@@ -114,6 +121,20 @@ class EngineClient:
         worker.write(Inspect())
         return await answer
 
+    async def purge(self, purge: Purge) -> Purged:
+        """When it returns no request that is sent later meets what the purge covers. An engine that
+        is not there has no pages; those that it finds on disk when it is back have to have seen
+        every purge that its requests have seen."""
+        if self._worker is None or self._ready is None:
+            return Purged(num_pages=0)
+        answer: asyncio.Future[Purged] = asyncio.get_running_loop().create_future()
+        self._purges.append(answer)
+        self._worker.write(purge)
+        try:
+            return await answer
+        except EngineDied:
+            return Purged(num_pages=0)
+
     async def close(self) -> None:
         """Ends the process; requests in flight fail. Idempotent."""
         supervisor, self._supervisor = self._supervisor, None
@@ -172,7 +193,7 @@ class EngineClient:
         return await WorkerProcess.spawn(self._config)
 
     def _handle(
-        self, message: Loading | Ready | Started | Delta | Finished | Failed | Occupancy
+        self, message: Loading | Ready | Started | Delta | Finished | Failed | Occupancy | Purged
     ) -> None:
         match message:
             case Loading(fraction=fraction):
@@ -185,9 +206,9 @@ class EngineClient:
                 if generation is not None:
                     generation.feed(message)
             case Occupancy():
-                answer = self._inspections.pop(0)
-                if not answer.done():
-                    answer.set_result(message)
+                _answer(self._inspections, message)
+            case Purged():
+                _answer(self._purges, message)
             case _:
                 assert_never(message)
 
@@ -201,12 +222,24 @@ class EngineClient:
         for generation in self._generations.values():
             generation.fail(error)
         self._generations.clear()
-        for answer in self._inspections:
-            if not answer.done():
-                answer.set_exception(error)
-        self._inspections.clear()
+        _give_up(self._inspections, error)
+        _give_up(self._purges, error)
 
     def _notify(self) -> None:
         """Wake whoever waits for a change of state."""
         self._changed.set()
         self._changed = asyncio.Event()
+
+
+def _answer(waiting: deque[asyncio.Future[T]], message: T) -> None:
+    """To who asked first, unless they have gone."""
+    answer = waiting.popleft()
+    if not answer.done():
+        answer.set_result(message)
+
+
+def _give_up(waiting: deque[asyncio.Future[T]], error: EngineDied) -> None:
+    for answer in waiting:
+        if not answer.done():
+            answer.set_exception(error)
+    waiting.clear()

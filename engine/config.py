@@ -22,6 +22,15 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
     kv_dtype: KVDtype = "int8"
     page_tokens: int = 32
     kv_memory_bytes: int = 256 * 2**20
+    kv_prefix: bool = True
+    """Keep the pages of finished requests for those that begin alike."""
+    kv_pin: tuple[str, ...] = ()
+    """System prompts, or beginnings of prompts, whose pages stay."""
+    kv_swap_bytes: int = 128 * 2**20
+    """Memory for the pages of preempted sequences; 0: they are computed anew."""
+    kv_disk: str | None = None
+    """The file for pages that are to be found again after a restart. Needs `kv_prefix`."""
+    kv_disk_bytes: int = 2**30
     max_context: int = 8192
     """Tokens of prompt and answer together; the model's own limit and the memory cap it."""
     max_batch: int = 32

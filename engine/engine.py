@@ -1,22 +1,27 @@
 """The engine: requests in, text and finish reasons out, one step at a time. Not thread-safe."""
 
 import itertools
+import time
 
 from engine.answer import Answer
 from engine.batch import Chunk, build_batch
-from engine.blocks import PageAllocator
 from engine.errors import GrammarFault, RequestRefused
 from engine.grammar import Grammar
 from engine.model import Model
+from engine.paging import Paging
+from engine.pins import Pins
 from engine.pool import PagePool
-from engine.protocol import Delta, Failed, Finished, Occupancy
+from engine.protocol import Delta, Failed, Finished, Occupancy, Purge, Purged, Sharing
+from engine.purges import EVERYTHING, Scope
 from engine.sampler import Pick, Sampler
 from engine.sampling import Sampling
-from engine.scheduler import Scheduled, Scheduler
+from engine.scheduler import Plan, Scheduled, Scheduler
 from engine.sequence import Sequence
 from engine.tokenizer import Tokenizer
 
 Event = Delta | Finished | Failed
+
+_WITH_ALL = Sharing()
 
 
 class Engine:
@@ -28,20 +33,27 @@ class Engine:
         model: Model,
         tokenizer: Tokenizer,
         pool: PagePool,
+        paging: Paging,
+        pins: Pins,
         max_context: int,
         max_batch: int,
         step_tokens: int,
     ) -> None:
         layout = pool.layout
-        self.pages = PageAllocator(pool.storage.shape[0])
+        self.pages = paging.pages
         self.max_context = min(
             max_context, model.shape.max_positions, self.pages.num_pages * layout.page_tokens
         )
         self._model = model
         self._tokenizer = tokenizer
         self._pool = pool
+        self._paging = paging
+        self._pins = pins
         self._scheduler = Scheduler(
-            self.pages,
+            paging.pages,
+            paging.prefix,
+            slots=paging.slots,
+            meter=paging.meter,
             page_tokens=layout.page_tokens,
             max_batch=max_batch,
             step_tokens=step_tokens,
@@ -62,14 +74,16 @@ class Engine:
         *,
         sampling: Sampling,
         num_choices: int = 1,
+        sharing: Sharing = _WITH_ALL,
         grammar: Grammar | None = None,
         shown_ids: frozenset[int] = frozenset(),
     ) -> None:
         """Queue a request. Each choice follows the grammar; control tokens in `shown_ids` become
         text. Raises RequestRefused for what can never be served."""
         room = self._room(prompt_ids, sampling)
+        choices: list[Sequence] = []
         for index in range(num_choices):
-            self._scheduler.add(
+            choices.append(
                 Sequence(
                     sequence_id=next(self._sequence_ids),
                     request_id=request_id,
@@ -78,9 +92,17 @@ class Engine:
                     max_new_tokens=room,
                     sampling=sampling,
                     answer=Answer(self._tokenizer, sampling.stop, shown_ids=shown_ids),
+                    chain=self._paging.library.chain(sharing.isolation),
+                    tags=frozenset(sharing.tags),
+                    num_pinned=self._pins.num_pinned(prompt_ids),
+                    leader=choices[0] if choices else None,
                     matcher=None if grammar is None else grammar.matcher(),
                 )
             )
+        if not self._paging.library.receive(choices, sharing.as_of):
+            self._unpublish(EVERYTHING)
+        for sequence in choices:
+            self._scheduler.add(sequence)
 
     def abort(self, request_id: int) -> None:
         """Drop a request and free its pages at once. A no-op when it is unknown or done."""
@@ -89,17 +111,17 @@ class Engine:
 
     def step(self) -> list[Event]:
         """Compute one batch: what became of each sequence that got a token. Empty when idle."""
-        planned = self._scheduler.plan()
-        if not planned:
+        for sequence in self._scheduler.admissible:
+            self._paging.library.prepare(sequence)
+        plan = self._scheduler.plan()
+        self._move(plan)
+        if not plan.work:
             return []
-        batch = build_batch(
-            [self._chunk(item) for item in planned], page_tokens=self._pool.layout.page_tokens
-        )
-        logits = self._model.forward(batch, self._pool)
-        sampled = [item.sequence for item in planned if item.samples]
-        picks = self._sampler.sample(logits, sampled)
-        for item in planned:
-            item.sequence.num_computed += item.num_tokens
+        sampled = [item.sequence for item in plan.work if item.samples]
+        picks = self._compute(plan, sampled)
+        for item in plan.work:
+            self._scheduler.computed(item)
+            self._paging.library.file(item.sequence)
         self._num_steps += 1
         events: list[Event] = []
         failed: set[int] = set()
@@ -110,17 +132,63 @@ class Engine:
                 failed.add(sequence.request_id)
         return events
 
+    def purge(self, purge: Purge) -> Purged:
+        """Drop the pages that it covers, on disk too, and let nothing in flight publish any that it
+        would have covered. A dry run counts."""
+        scope = Scope(tags=frozenset(purge.tags), everything=purge.everything)
+        done = self._paging.library.purge(scope, purge.moment, dry_run=purge.dry_run)
+        if not purge.dry_run:
+            self._unpublish(done.scope, done.places)
+        return Purged(num_pages=done.num_pages)
+
     def occupancy(self) -> Occupancy:
         """What is in use now."""
+        kept = self._paging.library.holdings()
+        counted = self._scheduler.counters
         return Occupancy(
             num_pages=self.pages.num_pages,
-            free_pages=self.pages.num_free,
+            free_pages=self.pages.num_available,
+            cached_pages=kept.cached,
+            pinned_pages=kept.pinned,
+            disk_pages=kept.on_disk,
+            swapped_pages=self._paging.slots.num_taken,
             running=self._scheduler.num_running,
             waiting=self._scheduler.num_waiting,
-            preemptions=self._scheduler.num_preemptions,
+            preemptions=counted.preemptions,
+            swaps=counted.swaps,
+            prompt_tokens=counted.prompt_tokens,
+            cached_tokens=counted.cached_tokens,
+            restored_tokens=kept.restored * self._pool.layout.page_tokens,
             steps=self._num_steps,
             attention_calls=dict(self._model.attention_calls),
         )
+
+    def _move(self, plan: Plan) -> None:
+        """Copy pages; what it took tells how dear the next preemption is."""
+        started = time.perf_counter()
+        self._paging.mover.run(plan.moves)
+        self._paging.meter.copied(len(plan.moves), time.perf_counter() - started)
+
+    def _compute(self, plan: Plan, sampled: list[Sequence]) -> list[Pick]:
+        """One pass through the model; a pick for each sequence that gets a token."""
+        started = time.perf_counter()
+        batch = build_batch(
+            [self._chunk(item) for item in plan.work], page_tokens=self._pool.layout.page_tokens
+        )
+        logits = self._model.forward(batch, self._pool)
+        picks = self._sampler.sample(logits, sampled)
+        num_tokens = sum(item.num_tokens for item in plan.work)
+        self._paging.meter.computed(num_tokens, time.perf_counter() - started)
+        return picks
+
+    def _unpublish(self, scope: Scope, places: frozenset[int] = frozenset()) -> None:
+        """Sequences in flight that depend on what was purged publish nothing any more: those that
+        carry a tag or hold a page of it, and those of which it cannot be told, being swapped out.
+        """
+        for sequence in self._scheduler.sequences():
+            holds = not places.isdisjoint(self.pages.table(sequence.sequence_id))
+            if scope.covers(sequence.tags) or holds or sequence.slots:
+                sequence.publishes = False
 
     def _room(self, prompt_ids: list[int], sampling: Sampling) -> int:
         """The most tokens that the answer may have."""
@@ -185,6 +253,7 @@ class Engine:
             index=sequence.index,
             reason=reason,
             completion_tokens=sequence.num_output,
+            cached_tokens=sequence.cached_tokens or 0,
         )
         return [self._delta(sequence, text), finished] if text else [finished]
 

@@ -13,14 +13,17 @@ from engine.config import EngineConfig
 from engine.engine import Engine
 from engine.errors import ModelUnusable
 from engine.families import Progress, load_model
+from engine.fingerprint import layout_fingerprint
 from engine.gguf import GGUFFile
 from engine.grammar import Grammars
 from engine.kernels.check import load_kernels, load_numba
 from engine.model import Model
 from engine.pages import PageLayout
+from engine.paging import make_paging
+from engine.pins import Pins
 from engine.pool import PagePool
 from engine.prompts import Prompts
-from engine.protocol import Ready
+from engine.protocol import Message, Ready
 from engine.tokenizer import Tokenizer, tokenizer_from_gguf
 from engine.weights import locate
 
@@ -52,16 +55,19 @@ def load(config: EngineConfig, progress: Progress) -> Loaded:
         tiled=None if kernels is not None else load_numba(),
     )
     pool = make_pool(config, model, tokenizer)
+    template = _template(file, tokenizer)
     engine = Engine(
         model=model,
         tokenizer=tokenizer,
         pool=pool,
+        paging=make_paging(config, pool, fingerprint=_fingerprint(config, model, pool)),
+        pins=_pins(config, tokenizer, template),
         max_context=config.max_context,
         max_batch=config.max_batch,
         step_tokens=config.step_tokens,
     )
     progress(1.0)
-    prompts = Prompts(tokenizer, _template(file, tokenizer))
+    prompts = Prompts(tokenizer, template)
     ready = Ready(
         max_context=engine.max_context,
         weights=model.weights,
@@ -94,6 +100,23 @@ def make_pool(config: EngineConfig, model: Model, tokenizer: Tokenizer) -> PageP
     calibration = calibrate(model, tokenizer, page_tokens=config.page_tokens)
     centres = key_centres(calibration) if layout.has_scales else None
     return PagePool(layout, num_pages, key_centres=centres)
+
+
+def _fingerprint(config: EngineConfig, model: Model, pool: PagePool) -> bytes:
+    """Pages that do not outlive the process need no digest of the weights: it has only these."""
+    sha256 = "" if config.kv_disk is None else locate(config.model).sha256()
+    return layout_fingerprint(pool, model.shape, weights=model.weights, weights_sha256=sha256)
+
+
+def _pins(config: EngineConfig, tokenizer: Tokenizer, template: ChatTemplate | None) -> Pins:
+    """A text is pinned as a system prompt and as the beginning of a completion's prompt."""
+
+    def as_system(text: str) -> list[int]:
+        assert template is not None
+        return template.encode((Message(role="system", content=text),))
+
+    encoders = [tokenizer.encode] if template is None else [tokenizer.encode, as_system]
+    return Pins(config.kv_pin, encoders=encoders)
 
 
 def _template(file: GGUFFile, tokenizer: Tokenizer) -> ChatTemplate | None:

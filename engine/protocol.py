@@ -47,6 +47,24 @@ class Configure(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     config: EngineConfig
 
 
+class Moment(msgspec.Struct, frozen=True, kw_only=True):
+    """How many purges the store had seen, `sequence`, of counters that are called `generation`."""
+
+    generation: str
+    sequence: int
+
+
+class Sharing(msgspec.Struct, frozen=True, kw_only=True):
+    """With whom a request shares pages, and until when."""
+
+    isolation: str = ""
+    """Requests with another name never meet its pages."""
+    tags: tuple[str, ...] = ()
+    """A purge of one of them drops its pages."""
+    as_of: Moment | None = None
+    """The store as the request saw it when it arrived; None: not known."""
+
+
 class Request(msgspec.Struct, frozen=True, kw_only=True):
     """Exactly one of `messages`, `prompt` (text, special tokens are parsed) and `prompt_ids`."""
 
@@ -60,6 +78,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     """Each choice begins with the text of the prompt."""
     sampling: Sampling = Sampling()
     num_choices: int = 1
+    sharing: Sharing = Sharing()
 
 
 class Generate(msgspec.Struct, frozen=True, kw_only=True, tag=True):
@@ -75,6 +94,17 @@ class Abort(msgspec.Struct, frozen=True, kw_only=True, tag=True):
 
 class Inspect(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     """Asks for `Occupancy`, which comes after the step that is running now."""
+
+
+class Purge(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """Asks for `Purged`. When that comes no later request meets a page that the purge covers."""
+
+    tags: tuple[str, ...] = ()
+    everything: bool = False
+    dry_run: bool = False
+    """Count, and change nothing."""
+    moment: Moment | None = None
+    """The store after this purge; None: not known."""
 
 
 class Loading(msgspec.Struct, frozen=True, kw_only=True, tag=True):
@@ -105,7 +135,6 @@ class Started(msgspec.Struct, frozen=True, kw_only=True, tag=True):
 
     request_id: int
     prompt_tokens: int
-    cached_tokens: int = 0
 
 
 class TokenLogprob(msgspec.Struct, frozen=True, kw_only=True):
@@ -138,6 +167,8 @@ class Finished(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     index: int
     reason: str
     completion_tokens: int
+    cached_tokens: int = 0
+    """Of the prompt, found in the prefix cache; of a request's first choice only."""
 
 
 class Failed(msgspec.Struct, frozen=True, kw_only=True, tag=True):
@@ -149,20 +180,42 @@ class Failed(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     code: str | None = None
 
 
+class Purged(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """Pages dropped, or covered; one that lay both in memory and on disk counts once."""
+
+    num_pages: int
+
+
 class Occupancy(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """Numbers of now, but for those that say otherwise."""
+
     num_pages: int
     free_pages: int
+    """Held by no sequence and not pinned: memory for whoever comes."""
+    cached_pages: int = 0
+    """In the prefix cache, held or not."""
+    pinned_pages: int = 0
+    disk_pages: int = 0
+    swapped_pages: int = 0
     running: int
     waiting: int
     preemptions: int
     """Since the start."""
+    swaps: int = 0
+    """Preemptions since the start whose pages were copied instead of computed anew."""
+    prompt_tokens: int = 0
+    """Of the requests admitted since the start."""
+    cached_tokens: int = 0
+    """Of these, found in the prefix cache."""
+    restored_tokens: int = 0
+    """Brought back from disk since the start."""
     steps: int
     attention_calls: dict[str, int] = {}
     """Since the start, by what served: `cpp`, `numba` or `torch`; one a layer and step."""
 
 
-ToWorker = Configure | Generate | Abort | Inspect
-FromWorker = Loading | Ready | Unusable | Started | Delta | Finished | Failed | Occupancy
+ToWorker = Configure | Generate | Abort | Inspect | Purge
+FromWorker = Loading | Ready | Unusable | Started | Delta | Finished | Failed | Occupancy | Purged
 
 
 def frame(message: ToWorker | FromWorker) -> bytes:

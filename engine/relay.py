@@ -28,6 +28,7 @@ from engine.protocol import (
     Generate,
     Inspect,
     Loading,
+    Purge,
     ToWorker,
     Unusable,
     frame,
@@ -159,10 +160,9 @@ class _Client:
                 if task is not None:
                     task.cancel()
             case Inspect():
-                # Answers carry no id: they come in the order of the questions.
-                asked = asyncio.create_task(self._inspect())
-                self._asked.add(asked)
-                asked.add_done_callback(self._asked.discard)
+                self._ask(self._inspect())
+            case Purge():
+                self._ask(self._purge(message))
             case _:
                 raise AssertionError(f"not for a client to say: {message}")
 
@@ -196,6 +196,15 @@ class _Client:
         except EngineDown:
             pass  # the connection is about to be closed
 
+    def _ask(self, asking: Coroutine[None, None, None]) -> None:
+        """Answers carry no id: they come in the order of the questions."""
+        asked = asyncio.create_task(asking)
+        self._asked.add(asked)
+        asked.add_done_callback(self._asked.discard)
+
     async def _inspect(self) -> None:
         with contextlib.suppress(EngineDown):
             self.write(await self._engine.inspect())
+
+    async def _purge(self, purge: Purge) -> None:
+        self.write(await self._engine.purge(purge))

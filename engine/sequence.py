@@ -4,6 +4,7 @@ import random
 
 from engine.answer import Answer
 from engine.matcher import Matcher
+from engine.pagehash import PageChain
 from engine.protocol import TokenChoice
 from engine.sampling import Sampling
 
@@ -25,6 +26,10 @@ class Sequence:
         max_new_tokens: int,
         sampling: Sampling,
         answer: Answer,
+        chain: PageChain,
+        tags: frozenset[str] = frozenset(),
+        num_pinned: int = 0,
+        leader: "Sequence | None" = None,
         matcher: Matcher | None = None,
     ) -> None:
         self.sequence_id = sequence_id
@@ -39,6 +44,26 @@ class Sequence:
         self.answer = answer
         self.matcher = matcher
         """What its grammar allows next; None where any text will do."""
+        self.leader = leader
+        """The first choice of its request, whose pages of the prompt it shares; None for that."""
+        self.chain = chain
+        """Names its full pages in the prefix cache."""
+        self.tags = tags
+        """What its pages depend on."""
+        self.publishes = True
+        """Its pages may be found by others. Once False it stays so."""
+        self.num_pinned = num_pinned
+        """So many tokens of its beginning stay in the prefix cache."""
+        self.num_filled = 0
+        """Pages that are known to be full."""
+        self.num_filed = 0
+        """Pages that the library has seen."""
+        self.slots: tuple[int, ...] = ()
+        """Where its pages are swapped to, in token order."""
+        self.cached_tokens: int | None = None
+        """Found in the prefix cache when it was admitted first."""
+        self.is_prepared = False
+        """Its beginning was looked for on disk."""
         self.held_logprobs: list[TokenChoice] = []
         """Of tokens whose text is not out yet."""
         # The state stays with the sequence: a batch's other members, or a preemption, do not
@@ -50,6 +75,11 @@ class Sequence:
     def num_remaining(self) -> int:
         """Tokens to compute before the next one can be sampled."""
         return len(self.token_ids) - self.num_computed
+
+    @property
+    def num_kv(self) -> int:
+        """Tokens whose keys and values its pages hold, one after the other."""
+        return self.num_computed
 
     @property
     def output_ids(self) -> list[int]:

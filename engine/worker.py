@@ -27,6 +27,7 @@ from engine.protocol import (
     Generate,
     Inspect,
     Loading,
+    Purge,
     Request,
     Started,
     ToWorker,
@@ -107,6 +108,8 @@ def _obey(message: ToWorker | Compiled, loaded: Loaded, compiler: Compiler) -> S
             return ()
         case Inspect():
             return (loaded.engine.occupancy(),)
+        case Purge():
+            return (loaded.engine.purge(message),)
         case Configure():
             raise AssertionError("configured twice")
 
@@ -139,6 +142,7 @@ def _admit(
             prompt_ids,
             sampling=request.sampling,
             num_choices=request.num_choices,
+            sharing=request.sharing,
             grammar=grammar,
             shown_ids=prompts.shown_ids(request),
         )

@@ -3,7 +3,7 @@
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import gguf
 import numpy as np
@@ -11,9 +11,12 @@ import torch
 
 from engine.config import EngineConfig
 from engine.engine import Engine
+from engine.fingerprint import layout_fingerprint
 from engine.loading import make_pool
 from engine.model import Model
 from engine.pages import PageLayout
+from engine.paging import make_paging
+from engine.pins import Pins
 from engine.protocol import Delta, Finished
 from engine.sampling import Sampling
 from engine.tokenizer import Tokenizer
@@ -131,15 +134,22 @@ class Kit(NamedTuple):
         max_batch: int = 16,
         step_tokens: int = 64,
         max_context: int = 8192,
+        **kept: Any,
     ) -> Engine:
+        """`kept`: what the config says of prefix, pins, swap and disk (`kv_...`)."""
         layout = PageLayout.of(self.model.shape, dtype=kv_dtype, page_tokens=page_tokens)
         config = EngineConfig(
             model="", kv_dtype=kv_dtype, page_tokens=page_tokens,
-            kv_memory_bytes=num_pages * layout.page_bytes,
+            kv_memory_bytes=num_pages * layout.page_bytes, **kept,
         )  # fmt: skip
         pool = make_pool(config, self.model, self.tokenizer)
+        fingerprint = layout_fingerprint(
+            pool, self.model.shape, weights=self.model.weights, weights_sha256="of the test"
+        )
         return Engine(
-            model=self.model, tokenizer=self.tokenizer, pool=pool, max_context=max_context,
+            model=self.model, tokenizer=self.tokenizer, pool=pool,
+            paging=make_paging(config, pool, fingerprint=fingerprint),
+            pins=Pins(config.kv_pin, encoders=[self.tokenizer.encode]), max_context=max_context,
             max_batch=max_batch, step_tokens=step_tokens,
         )  # fmt: skip
 

@@ -11,7 +11,7 @@ from engine.errors import RequestRefused
 from engine.sampling import Sampling
 
 # The tiny model never ends by itself within these.
-NO_END = {258: -100.0}
+NO_END = {256: -100.0, 258: -100.0}
 
 
 def _greedy(max_tokens: int) -> Sampling:
@@ -90,9 +90,9 @@ def test_an_aborted_request_frees_its_pages_at_once(tiny: Kit) -> None:
     engine = tiny.engine(step_tokens=16)
     engine.add(1, [3] * 100, sampling=_greedy(50), num_choices=2)
     engine.step()
-    assert engine.pages.num_free < engine.pages.num_pages, "in the middle of its prefill"
+    assert engine.pages.num_available < engine.pages.num_pages, "in the middle of its prefill"
     engine.abort(1)
-    assert engine.pages.num_free == engine.pages.num_pages
+    assert engine.pages.num_available == engine.pages.num_pages
     assert not engine.busy
     assert engine.step() == []
     engine.abort(1)
@@ -201,7 +201,7 @@ def test_random_arrivals_and_aborts_at_a_full_pool_change_no_answer(tiny: Kit) -
     assert len(finished) >= 12
     assert {n: answers[n, 0].text for n in finished} == {n: expected[n] for n in finished}
     assert engine.occupancy().preemptions > 0
-    assert engine.pages.num_free == 12
+    assert engine.pages.num_available == 12
 
 
 def test_no_piece_of_a_real_stream_splits_a_character(smollm2: Kit) -> None:
