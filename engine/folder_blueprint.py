@@ -24,6 +24,8 @@ _DEFAULTS: dict[str, dict[str, Any]] = {
         "query_pre_attn_scalar": 256, "sliding_window": 4096, "tie_word_embeddings": True,
     },
 }  # fmt: skip
+_IGNORE_WINDOW = ("llama",)
+"""Where transformers reads no `sliding_window`, whatever a config says."""
 _WITH_TEXT = {"gemma3": "gemma3_text"}
 """Models of text and images: the part for text is served."""
 _ACTIVATIONS = {"silu": ("silu", "swish"), "gelu_tanh": ("gelu_pytorch_tanh",)}
@@ -35,6 +37,7 @@ _GLOBAL = "full_attention"
 class _Config(msgspec.Struct, frozen=True, kw_only=True):
     """What we read of a config.json; all else is either of no matter or found in the tensors."""
 
+    model_type: str
     hidden_size: int
     intermediate_size: int
     num_hidden_layers: int
@@ -147,7 +150,7 @@ def _refuse_unknown(config: _Config, family: Family) -> None:
 
 def _windows(config: _Config, family: Family) -> tuple[int | None, ...]:
     layers = range(config.num_hidden_layers)
-    window = config.sliding_window
+    window = None if config.model_type in _IGNORE_WINDOW else config.sliding_window
     if family in (QWEN2, QWEN3) and not config.use_sliding_window:
         window = None
     if config.layer_types is not None:
