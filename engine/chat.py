@@ -1,99 +1,99 @@
 """Chat templates, rendered as transformers renders them, and turned into ids such that nobody
 but the template writes special tokens."""
 
-import datetime
-import json
-import secrets
 from collections.abc import Sequence
-from typing import Any, NoReturn
+from typing import Any
 
 import jinja2
-from jinja2.ext import loopcontrols
-from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from engine.errors import ModelUnusable, RequestRefused
+from engine.guarded import GuardedEncoder
 from engine.protocol import Message
+from engine.shield import Shield, Spellings
+from engine.templating import RENDER_FAULTS, template_environment
 from engine.tokenizer import Tokenizer
 from engine.toolformat import knows_tools, tool_format
+from engine.turns import turn
+
+_PROBE = "Hello7"
 
 
 class ChatTemplate:
     """A model's template. Rendering is pure but for the date, which some templates ask for."""
 
-    def __init__(self, source: str, tokenizer: Tokenizer, *, bos: str = "", eos: str = "") -> None:
-        environment = ImmutableSandboxedEnvironment(
-            trim_blocks=True, lstrip_blocks=True, extensions=[loopcontrols]
-        )
-        environment.filters["tojson"] = _tojson
-        environment.globals["raise_exception"] = _raise_exception
-        environment.globals["strftime_now"] = _strftime_now
-        try:
-            self._template = environment.from_string(source)
-        except jinja2.TemplateError as error:
-            raise ModelUnusable(f"the model's chat template is broken: {error}") from error
-        self.tool_format = tool_format(source)
-        self.knows_tools = knows_tools(source)
+    def __init__(
+        self,
+        source: str,
+        tokenizer: Tokenizer,
+        *,
+        bos: str = "",
+        eos: str = "",
+        tool_use: str | None = None,
+    ) -> None:
+        """`tool_use` takes the place of `source` in requests with tools, for models that have a
+        template of that name. Raises ModelUnusable for a template that is broken."""
+        self._tokens = {"bos_token": bos, "eos_token": eos}
+        self._template = _compiled(source)
+        self._tool_use = self._template if tool_use is None else _compiled(tool_use)
+        self.tool_format = tool_format(tool_use or source)
+        self.knows_tools = knows_tools(tool_use or source)
         """Else whoever renders has to say in words which tools there are."""
         self._tokenizer = tokenizer
-        self._tokens = {"bos_token": bos, "eos_token": eos}
+        controls = tokenizer.special_texts
+        written = _written_by(source + (tool_use or ""), tokenizer.added_texts)
+        self._spellings = Spellings((*controls, *written), in_answers=controls)
+        self._encoder = GuardedEncoder(tokenizer, self._spellings.texts)
+        self._as_parts = not self._takes(_PROBE) and self._takes([{"type": "text", "text": _PROBE}])
 
     def encode(
         self, messages: Sequence[Message], *, tools: Sequence[dict[str, Any]] = ()
     ) -> list[int]:
         """Ids of the prompt that asks for the assistant's next turn.
 
-        A special token spelled out in a message stays text: it is hidden from the template's
-        output behind a mark that cannot be guessed, and put back after the special tokens of the
-        template itself were parsed. Messages without such text reach the template unchanged.
+        A special token spelled out in a message or a tool stays text: it is hidden from the
+        template behind a mark that cannot be guessed, and put back after the special tokens of
+        the template itself were parsed. What is free of such text reaches the template unchanged.
         Raises RequestRefused when the template refuses the messages.
         """
-        shield = _Shield(self._tokenizer.special_texts)
-        turns = [_turn(message, shield) for message in messages]
+        shield = Shield(self._spellings)
+        turns = [turn(m, as_parts=self._as_parts) for m in shield.messages(messages)]
         try:
-            text = self._template.render(
-                messages=turns, tools=list(tools) or None, documents=None,
-                add_generation_prompt=True, **self._tokens,
-            )  # fmt: skip
-        except jinja2.TemplateError as error:
+            text = self._render(turns, shield.value(tools))
+        except RENDER_FAULTS as error:
             raise RequestRefused(
                 f"The model's chat template refuses these messages: {error}", param="messages"
             ) from error
-        return self._tokenizer.encode(text, literal=shield.open)
+        if not shield.hides(text):
+            return self._tokenizer.encode(text)
+        return self._encoder.encode(text, literal=shield.open)
+
+    def _render(self, turns: list[dict[str, Any]], tools: list[dict[str, Any]]) -> str:
+        template = self._tool_use if tools else self._template
+        return template.render(
+            messages=turns,
+            tools=tools or None,
+            documents=None,
+            add_generation_prompt=True,
+            **self._tokens,
+        )
+
+    def _takes(self, content: str | list[dict[str, str]]) -> bool:
+        """Whether a turn with such content comes out as its text, and not as Python's."""
+        try:
+            text = self._render([{"role": "user", "content": content}], [])
+        except RENDER_FAULTS:
+            return False
+        return _PROBE in text and "'type'" not in text
 
 
-class _Shield:
-    """Hides special tokens' spellings in text of users. Marks are of one request only."""
-
-    def __init__(self, texts: Sequence[str]) -> None:
-        nonce = secrets.token_hex(8)
-        self._marks = {text: f"\ue000{nonce}:{number}\ue001" for number, text in enumerate(texts)}
-
-    def hide(self, text: str) -> str:
-        for special, mark in self._marks.items():
-            text = text.replace(special, mark)
-        return text
-
-    def open(self, text: str) -> str:
-        for special, mark in self._marks.items():
-            text = text.replace(mark, special)
-        return text
+def _compiled(source: str) -> jinja2.Template:
+    try:
+        return template_environment().from_string(source)
+    except jinja2.TemplateError as error:
+        raise ModelUnusable(f"the model's chat template is broken: {error}") from error
 
 
-def _turn(message: Message, shield: _Shield) -> dict[str, str]:
-    turn = {"role": shield.hide(message.role), "content": shield.hide("".join(message.content))}
-    if message.name is not None:
-        turn["name"] = shield.hide(message.name)
-    return turn
-
-
-def _tojson(value: Any, indent: int | None = None) -> str:
-    """jinja2's own escapes for HTML; models were trained on plain JSON."""
-    return json.dumps(value, ensure_ascii=False, indent=indent)
-
-
-def _raise_exception(message: str) -> NoReturn:
-    raise jinja2.TemplateError(message)
-
-
-def _strftime_now(pattern: str) -> str:
-    return datetime.datetime.now().astimezone().strftime(pattern)
+def _written_by(source: str, texts: Sequence[str]) -> list[str]:
+    """Tokens that the template writes, though the vocabulary does not count them among its
+    control tokens, such as Qwen's `<tool_call>`. Users may not write those either."""
+    return [text for text in texts if text.strip() and text in source]

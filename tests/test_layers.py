@@ -27,7 +27,7 @@ HEAVY = {
     "llguidance": ("engine/",),
     "redis": ("index/redis/",),
     "hiredis": ("index/redis/",),
-    "tokenizers": ("engine/tokenizer.py", "index/embedder.py", "index/runtimes.py"),
+    "tokenizers": ("engine/vocabulary/", "index/embedder.py", "index/runtimes.py"),
     "faiss": ("index/vectors.py",),
     "onnx": ("index/export.py",),
     "onnxruntime": ("index/runtimes.py", "index/export.py"),

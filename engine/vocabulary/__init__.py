@@ -1,0 +1,1 @@
+"""Vocabularies of model files, whatever they are written in, as the tokenizer needs them."""
