@@ -129,18 +129,18 @@ def attend_pages(
                 stretch != 1, WINDOW, QUANTISED, LANES, DOT, HEAD_DIM, DIMS, PAGE_TOKENS, TOKENS,
             )  # fmt: skip
 
+    # A row that saw nothing, of an empty sequence, gives zeros.
+    divisors = tl.where(total == 0.0, 1.0, total)
     num_heads = tl.num_programs(1) * GROUP
     line = (first_row + row_query).to(tl.int64) * num_heads + row_head
     if DECODE and not WHOLE:
         line = (sequence * num_heads + row_head).to(tl.int64) * tl.num_programs(2) + split
-        tl.store(log_sums + line, peak + tl.log2(total), mask=real)
-    # A row that saw nothing, of an empty sequence, gives zeros.
-    divisors = tl.where(total == 0.0, 1.0, total)[:, None]
+        tl.store(log_sums + line, peak + tl.log2(divisors), mask=real)
     words = tl.arange(0, DIMS // LANES)
     at = line[:, None] * HEAD_DIM + words[None, :] * LANES
     mask = real[:, None] & (words < HEAD_DIM // LANES)[None, :]
     for lane in tl.static_range(LANES):
-        tl.store(result + at + lane, sums[lane] / divisors, mask=mask)
+        tl.store(result + at + lane, sums[lane] / divisors[:, None], mask=mask)
 
 
 @jit

@@ -10,65 +10,62 @@ from engine.attention.spans import AttentionSpans
 from engine.attention.triton_pages import TritonAttention
 from engine.pool import PagePool
 
-GEOMETRIES = [(9, 3, 64), (14, 2, 64), (32, 8, 128), (4, 1, 256), (8, 8, 80), (6, 2, 96)]
+# The ratios and head sizes of real models; a GPU's benchmark runs them in full.
+GEOMETRIES = [(9, 3, 64), (14, 2, 64), (8, 2, 128), (4, 1, 256), (2, 2, 80), (3, 1, 96)]
 # Queries and probabilities have 11 bits (fp16) on INT8 pages, 8 on a GPU's bf16 pages.
 TOLERANCE = {"int8": 3e-3, "bf16": 2e-2, "fp32": 1e-4}
 
 
-@pytest.mark.parametrize("dtype", ["int8", "bf16", "fp32"])
-@pytest.mark.parametrize("geometry", GEOMETRIES)
+@pytest.mark.parametrize(
+    ("geometry", "dtype"),
+    [(geometry, "int8") for geometry in GEOMETRIES]
+    + [((4, 2, 64), "bf16"), ((4, 1, 80), "bf16"), ((4, 2, 64), "fp32")],
+)
 def test_all_heads_of_a_mixed_batch_attend_to_their_own_past(
     geometry: tuple[int, int, int], dtype: str
 ) -> None:
     torch.manual_seed(1)
     heads, kv_heads, head_dim = geometry
     batch = Batch(heads=heads, kv_heads=kv_heads, head_dim=head_dim, dtype=dtype)
-    for num_kv, num_queries in ((70, 1), (40, 40), (1, 1), (65, 3), (33, 1)):
+    for num_kv, num_queries in ((70, 1), (20, 20), (1, 1), (33, 3)):
         batch.add(num_kv, num_queries)
     batch.check(TOLERANCE[dtype])
 
 
 @pytest.mark.parametrize("dtype", ["int8", "bf16"])
 @pytest.mark.parametrize("poison", [0x7F, 0xFF])  # NaN as scales, and as bf16
-@pytest.mark.parametrize("page_tokens", [16, 32])
 def test_every_residue_of_the_page_size_is_right_whatever_unused_places_hold(
-    dtype: str, poison: int, page_tokens: int
+    dtype: str, poison: int
 ) -> None:
     torch.manual_seed(2)
-    batch = Batch(
-        heads=2, kv_heads=1, head_dim=16, dtype=dtype, page_tokens=page_tokens, poison=poison,
-        num_pages=400,
-    )  # fmt: skip
-    for num_kv in range(1, 2 * page_tokens + 2):
-        batch.add(num_kv, 1)
-        batch.add(num_kv, min(num_kv, 5))
+    batch = Batch(heads=2, kv_heads=1, head_dim=16, dtype=dtype, page_tokens=8, poison=poison)
+    for num_kv in range(1, 18):
+        batch.add(num_kv, 1 if num_kv % 2 else min(num_kv, 3))
     batch.check(TOLERANCE[dtype])
 
 
-@pytest.mark.parametrize("num_kv", [511, 512, 513, 576, 1024, 1025])
+@pytest.mark.parametrize("num_kv", [511, 512, 513, 1025])
 def test_the_borders_of_splits_are_no_borders_of_attention(num_kv: int) -> None:
     torch.manual_seed(3)
-    batch = Batch(head_dim=16)
+    batch = Batch(heads=2, kv_heads=1, head_dim=16)
     batch.add(num_kv, 1)
-    batch.add(num_kv, 7)
     batch.check()
 
 
-@pytest.mark.parametrize("window", [1, 2, 31, 32, 33, 64, 100, 600])
+@pytest.mark.parametrize("window", [1, 31, 32, 33, 600])
 def test_a_window_ends_where_it_says(window: int) -> None:
     torch.manual_seed(4)
-    batch = Batch(head_dim=16, window=window, num_pages=150)
-    for num_kv in (1, 32, 33, 65, 140, 700, 1100):
-        batch.add(num_kv, 1)
-        batch.add(num_kv, min(num_kv, 20))
+    batch = Batch(heads=2, kv_heads=1, head_dim=16, window=window)
+    for num_kv, num_queries in ((1, 1), (32, 1), (65, 1), (1100, 1), (33, 20), (140, 3)):
+        batch.add(num_kv, num_queries)
     batch.check()
 
 
 @pytest.mark.parametrize("window", [None, 40])
 def test_a_chunk_longer_than_a_block_of_queries_sees_all_its_past(window: int | None) -> None:
     torch.manual_seed(5)
-    batch = Batch(heads=9, kv_heads=3, head_dim=32, window=window)
-    batch.add(170, 133)
+    batch = Batch(heads=3, kv_heads=1, head_dim=32, window=window)
+    batch.add(170, 63)
     batch.add(64, 22)
     batch.add(21, 21)
     batch.check()
@@ -77,14 +74,13 @@ def test_a_chunk_longer_than_a_block_of_queries_sees_all_its_past(window: int | 
 def test_a_peak_anywhere_takes_all_the_attention() -> None:
     """The running maximum jumps late, early and between splits."""
     torch.manual_seed(6)
-    for peak in (0, 5, 31, 32, 510, 512, 599):
+    for peak in (0, 31, 511, 599):
         batch = Batch(heads=2, kv_heads=1)
         batch.add(600, 1)
         page, place = divmod(peak, 32)
         loud = batch.queries[0][:, :1] * 40
         slot = torch.tensor([batch.chunks[0].pages[page] * 32 + place])
         batch.layer.write(loud, torch.full((1, 1, 64), 3.0), slot)
-        batch.check()
         assert (batch.run()[0, 0] - 3.0).abs().max() < 0.02
 
 
@@ -92,15 +88,12 @@ def test_a_peak_anywhere_takes_all_the_attention() -> None:
 def test_values_of_any_size_keep_their_bits(size: float) -> None:
     """Scales that fp16 products would lose or overflow."""
     torch.manual_seed(7)
-    batch = Batch()
+    batch = Batch(heads=2, kv_heads=1)
     batch.add(200, 1)
-    batch.add(40, 9)
-    for chunk, num_kv in zip(batch.chunks, (200, 40), strict=True):
-        slots = torch.tensor([chunk.pages[i // 32] * 32 + i % 32 for i in range(num_kv)])
-        values = torch.randn(num_kv, 2, 64)
-        # In every vector one channel says how large a value may be.
-        values[:, :, 0] = values[:, :, 0].sign() * torch.logspace(0, -3, num_kv)[:, None]
-        batch.layer.write(torch.randn(num_kv, 2, 64), values * size, slots)
+    slots = torch.tensor([batch.chunks[0].pages[i // 32] * 32 + i % 32 for i in range(200)])
+    keys, values = torch.randn(2, 200, 1, 64)
+    loudness = torch.logspace(0, -3, 200)[:, None, None]
+    batch.layer.write(keys, values * loudness * size, slots)
     expected = batch.expected()
     assert torch.isfinite(expected).all()
     assert (batch.run() - expected).abs().max() < 2e-3 * expected.abs().max()
@@ -108,9 +101,9 @@ def test_values_of_any_size_keep_their_bits(size: float) -> None:
 
 def test_a_result_does_not_depend_on_company() -> None:
     torch.manual_seed(8)
-    batch = Batch(head_dim=32)
-    queries = (60, 1, 1, 1)
-    for num_kv, num_queries in zip((700, 33, 520, 1), queries, strict=True):
+    batch = Batch(heads=2, kv_heads=1, head_dim=32)
+    queries = (40, 1, 1, 1)
+    for num_kv, num_queries in zip((90, 33, 520, 1), queries, strict=True):
         batch.add(num_kv, num_queries)
     for number, together in enumerate(batch.run().split(queries)):
         assert torch.equal(batch.run(only=number), together), number
