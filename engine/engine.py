@@ -93,7 +93,7 @@ class Engine:
                     sampling=sampling,
                     answer=Answer(self._tokenizer, sampling.stop, shown_ids=shown_ids),
                     chain=self._paging.library.chain(sharing.isolation),
-                    tags=frozenset(sharing.tags),
+                    tags=None if sharing.tags is None else frozenset(sharing.tags),
                     num_pinned=self._pins.num_pinned(prompt_ids),
                     leader=choices[0] if choices else None,
                     matcher=None if grammar is None else grammar.matcher(),

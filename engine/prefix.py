@@ -131,7 +131,7 @@ class PrefixCache:
         return Publication.PUBLISHED
 
     def tag(
-        self, chain: PageChain, token_ids: Sequence[int], index: int, tags: frozenset[str]
+        self, chain: PageChain, token_ids: Sequence[int], index: int, tags: Tags
     ) -> KnownPage | None:
         """A request with these tags uses page `index`; the page, if it can be found."""
         known = self.known(chain, token_ids, index)

@@ -59,8 +59,8 @@ class Sharing(msgspec.Struct, frozen=True, kw_only=True):
 
     isolation: str = ""
     """Requests with another name never meet its pages."""
-    tags: tuple[str, ...] = ()
-    """A purge of one of them drops its pages."""
+    tags: tuple[str, ...] | None = ()
+    """A purge of one of them drops its pages; None: any purge does, for they are not known."""
     as_of: Moment | None = None
     """The store as the request saw it when it arrived; None: not known."""
 

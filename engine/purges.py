@@ -70,13 +70,15 @@ class PurgeLog:
         self._remember(scope.tags, moment.sequence)
         return is_told
 
-    def allows(self, tags: frozenset[str], moment: Moment | None) -> bool:
+    def allows(self, tags: Tags, moment: Moment | None) -> bool:
         """Whether pages of a request of that time may be kept."""
         if moment is None:
             return True
         if self.known is None or moment.generation != self.known.generation:
             return False
         since = moment.sequence
+        if tags is None:
+            return since >= self.known.sequence
         return since >= self._floor and all(self._last.get(tag, 0) <= since for tag in tags)
 
     def _is_told(self, generation: str, sequence: int) -> bool:

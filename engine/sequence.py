@@ -6,6 +6,7 @@ from engine.answer import Answer
 from engine.matcher import Matcher
 from engine.pagehash import PageChain
 from engine.protocol import TokenChoice
+from engine.purges import Tags
 from engine.sampling import Sampling
 
 
@@ -27,7 +28,7 @@ class Sequence:
         sampling: Sampling,
         answer: Answer,
         chain: PageChain,
-        tags: frozenset[str] = frozenset(),
+        tags: Tags = frozenset(),
         num_pinned: int = 0,
         leader: "Sequence | None" = None,
         matcher: Matcher | None = None,
@@ -49,7 +50,7 @@ class Sequence:
         self.chain = chain
         """Names its full pages in the prefix cache."""
         self.tags = tags
-        """What its pages depend on."""
+        """What its pages depend on; None: on what is not known."""
         self.publishes = True
         """Its pages may be found by others. Once False it stays so."""
         self.num_pinned = num_pinned

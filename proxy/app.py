@@ -13,7 +13,7 @@ from litestar.di import Provide
 from litestar.types import Receive, Scope, Send
 
 from index.entry import Snapshot
-from index.errors import EmbedderFault
+from index.errors import EmbedderFault, StoreFault
 from index.memory import MemoryStore
 from index.semantic import Semantic
 from index.sqlite import SqliteStore
@@ -27,6 +27,7 @@ from proxy.dataport import DataPort
 from proxy.flight import Listener
 from proxy.gate import Gate
 from proxy.health import Health, healthz, readyz
+from proxy.kept import Kept
 from proxy.meters import Meters, OwnMeters
 from proxy.metrics import Metrics
 from proxy.reload import Change, ReloadReport, change_to
@@ -88,6 +89,8 @@ class Proxy:
         )
         self._retiring: set[Site] = set()
         self._metrics.watch(lambda: self._site.sender.states())
+        self._kept = Kept(lambda: self._site.upstreams, store=store)
+        self._metrics.show(self._kept)
         self._background: set[asyncio.Task[None]] = set()
         self.health = Health(lambda: self._site.upstreams.values())
         self._reload: Callable[[], Awaitable[ReloadReport]] = _nothing_to_reload
@@ -143,8 +146,10 @@ class Proxy:
         """Set what asks all processes for their `counts`."""
         self._count_all = count_all
 
-    def counts(self) -> Counts:
+    async def counts(self) -> Counts:
         """What this process has in hand."""
+        if self._member.index == 0:  # workers share their engines: one of them tells of those
+            await self._kept.figures()
         return Counts(
             worker=self._member.index,
             in_flight=self.in_flight(),
@@ -188,6 +193,7 @@ class Proxy:
             store=self._store,
             health=self.health,
             metrics=self._metrics,
+            kept=self._kept,
             clock=time.time,
             stats=self._stats,
             counts=lambda: self._count_all(),
@@ -201,7 +207,7 @@ class Proxy:
             return await site.pairs.keep(pair, start=start)
 
     async def _count_alone(self) -> Sequence[Counts]:
-        return [self.counts()]
+        return [await self.counts()]
 
     async def _stats(self) -> dict[str, Any]:
         counts = await self._count_all()
@@ -215,6 +221,7 @@ class Proxy:
             "held_bytes": self.held_bytes(),
             "requests": self._metrics.by_outcome(),
             "upstreams": self._site.sender.states(),
+            "engines": await self._kept.figures(),
             "reload": self.health.reloaded(),
         }
 
@@ -239,10 +246,21 @@ class Proxy:
     def _make_upstreams(self, config: written.Config, names: Iterable[str]) -> dict[str, Upstream]:
         return {
             name: make_upstream(
-                name, config.upstreams[name], engine=self._member.engines.get(name), say=self._say
+                name,
+                config.upstreams[name],
+                engine=self._member.engines.get(name),
+                say=self._say,
+                look=self._look,
             )
             for name in names
         }
+
+    async def _look(self) -> Snapshot | None:
+        try:
+            return await self._store.snapshot()
+        except StoreFault as fault:
+            log.warning("store failed, an engine is not told how far purges have come: %s", fault)
+            return None
 
     async def _retire(self, site: Site, dropped: Iterable[Upstream]) -> None:
         await site.retire()
@@ -267,6 +285,7 @@ class Proxy:
         # Imported where it is needed: numpy, faiss and onnxruntime come with it.
         from index.embedder import load_embedder
         from index.semantic import SemanticIndex
+        from index.volatility_learned import LearnedVolatility
 
         self._say(f"embedder: loading {embedder.model}")
         self.health.embedder = "loading"
@@ -280,6 +299,7 @@ class Proxy:
             raise
         semantic: Semantic = SemanticIndex(loaded)
         self._cache.semantic = semantic
+        self._cache.learned = LearnedVolatility(loaded)
         self.health.embedder = "ready"
         self._say("embedder: ready")
         self.run_beside(chores.follow(self._store, semantic, metrics=self._metrics))

@@ -71,6 +71,14 @@ class Forwarder:
         if not self._flights.has(question.key):
             self._start(question, found, shared=True).finish_alone = True
 
+    def ask_beside(self, question: Question, found: Found) -> Flight:
+        """Make an answer in the background that nobody joins or waits for. It is kept where `found`
+        has a snapshot. Raises ClientError 429 as `board` does."""
+        _reserve(question)
+        flight = self._start(question, found, shared=False)
+        flight.finish_alone = True
+        return flight
+
     def _start(self, question: Question, found: Found, *, shared: bool) -> Flight:
         flight = Flight(
             [question.key],
@@ -92,7 +100,7 @@ class Forwarder:
                 if made is not None and _give(flight, made):
                     question.call.grant.release()
                     return
-                response = await self._outgoing.send(question)
+                response = await self._outgoing.send(question, snapshot=found.snapshot)
                 async with contextlib.aclosing(response.body) as body:
                     await self._take(question, found, flight, response, body)
         except UpstreamError as error:

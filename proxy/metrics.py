@@ -78,6 +78,19 @@ class Metrics:
             ("part",),
             registry=self.registry,
         )
+        self.audits = Counter(
+            "rejoinder_audits_total",
+            "Answers given by meaning that were compared with fresh ones, by who was the odd one"
+            " out; `failed`: no judgement was to be had, `skipped`: too many at once.",
+            ("policy", "result"),
+            registry=self.registry,
+        )
+        self.feedback = Counter(
+            "rejoinder_feedback_total",
+            "What users said of answers given by meaning.",
+            ("policy", "verdict"),
+            registry=self.registry,
+        )
         self.purges = Counter(
             "rejoinder_purges_total", "Purges.", ("kind",), registry=self.registry
         )
@@ -98,7 +111,10 @@ class Metrics:
 
     def watch(self, servers: Callable[[], Iterable[ServerState]]) -> None:
         """Show how the servers of the upstreams are doing, asked whenever the metrics are."""
-        collector = _Servers(servers)
+        self.show(_Servers(servers))
+
+    def show(self, collector: Collector) -> None:
+        """Show gauges of a part that collects them itself."""
         self._watched.append(collector)
         self.registry.register(collector)
 

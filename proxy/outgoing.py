@@ -1,16 +1,18 @@
 """From a question to the request that its upstream gets, and back."""
 
 import functools
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import msgspec
 
+from index.entry import Snapshot
 from proxy.errors import UpstreamRedirect
 from proxy.flight import Head
+from proxy.provenance import provenance_of
 from proxy.question import Question
 from proxy.request import wire
 from proxy.request.headers import forwarded
-from proxy.upstreams.base import Upstream, UpstreamRequest, UpstreamResponse
+from proxy.upstreams.base import Provenance, Upstream, UpstreamRequest, UpstreamResponse
 from proxy.upstreams.fallback import Sender
 
 _NOTHING: Mapping[str, bytes] = {}
@@ -24,11 +26,16 @@ class Outgoing:
         self._via = via
 
     async def send(
-        self, question: Question, *, replace: Mapping[str, bytes] = _NOTHING
+        self,
+        question: Question,
+        *,
+        snapshot: Snapshot | None = None,
+        replace: Mapping[str, bytes] = _NOTHING,
     ) -> UpstreamResponse:
-        """The response, headers first; never a redirect. `replace` puts other members (JSON) into
-        the body. Raises UpstreamError."""
-        request = functools.partial(self._request, question, _body(question, replace))
+        """The response, headers first; never a redirect. `snapshot`: the store as the request saw
+        it; `replace` puts other members (JSON) into the body. Raises UpstreamError."""
+        provenance = functools.partial(provenance_of, question, snapshot)
+        request = functools.partial(self._request, question, _body(question, replace), provenance)
         response = await self._sender.send(question.route, request)
         if 300 <= response.status < 400:
             await response.body.aclose()
@@ -36,7 +43,13 @@ class Outgoing:
             raise UpstreamRedirect(text, upstream=response.upstream)
         return response
 
-    def _request(self, question: Question, body: bytes, _upstream: Upstream) -> UpstreamRequest:
+    def _request(
+        self,
+        question: Question,
+        body: bytes,
+        provenance: Callable[[], Provenance],
+        _upstream: Upstream,
+    ) -> UpstreamRequest:
         call = question.call
         return UpstreamRequest(
             request_id=call.request_id,
@@ -47,6 +60,7 @@ class Outgoing:
             credential=call.credential,
             body=body,
             stream=call.stream,
+            provenance=provenance,
         )
 
 

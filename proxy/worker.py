@@ -86,7 +86,7 @@ class Worker:
                 return Done()
             case Count():
                 assert self._proxy is not None
-                return Counted(counts=self._proxy.counts())
+                return Counted(counts=await self._proxy.counts())
             case Finish(in_a_hurry=in_a_hurry):
                 self._stop(signal.SIGINT if in_a_hurry else signal.SIGTERM)
                 return Done()

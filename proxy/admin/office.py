@@ -8,6 +8,7 @@ import msgspec
 from index.store import Store
 from proxy.counts import Counts
 from proxy.health import Health
+from proxy.kept import Kept
 from proxy.metrics import Metrics
 from proxy.reload import ReloadReport
 from proxy.settings import config as written
@@ -22,6 +23,7 @@ class Office(msgspec.Struct, frozen=True, kw_only=True):
     store: Store
     health: Health
     metrics: Metrics
+    kept: Kept
     clock: Callable[[], float]
     stats: Callable[[], Awaitable[dict[str, Any]]]
     counts: Callable[[], Awaitable[Sequence[Counts]]]

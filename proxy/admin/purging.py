@@ -73,7 +73,10 @@ async def purge(office: NamedDependency[Office], request: Request[Any, Any, Any]
 
 async def _purge(office: Office, asked: Purge) -> PurgeAnswer:
     done = await office.store.purge(asked, now=office.clock())
+    pages = await office.kept.purge(asked, done)
     if not asked.dry_run:
         office.metrics.purges.labels("soft" if asked.soft else "hard").inc()
         log.info("purge %d: %s", done.sequence, asked)
-    return PurgeAnswer(matched=done.matched, entries=done.entries, pages=0, sequence=done.sequence)
+    return PurgeAnswer(
+        matched=done.matched, entries=done.entries, pages=pages, sequence=done.sequence
+    )

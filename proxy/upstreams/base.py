@@ -1,9 +1,31 @@
 """The border behind which answers are made."""
 
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from typing import Protocol
 
 import msgspec
+
+from index.entry import Snapshot
+
+
+class Provenance(msgspec.Struct, frozen=True, kw_only=True):
+    """Whose a request is and what it depends on, for an upstream that keeps parts of prompts."""
+
+    isolation: str = ""
+    """Those who may be answered from each other's entries have the same."""
+    tags: tuple[str, ...] | None = None
+    """A purge of one of them drops what is kept; None: they are not known, any purge does."""
+    snapshot: Snapshot | None = None
+    """The store as the request saw it; None: it was not looked at, or failed."""
+
+
+class PagePurge(msgspec.Struct, frozen=True, kw_only=True):
+    """A purge as it concerns what upstreams keep. `snapshot`: the store after it."""
+
+    tags: tuple[str, ...]
+    everything: bool
+    dry_run: bool
+    snapshot: Snapshot
 
 
 class UpstreamRequest(msgspec.Struct, frozen=True, kw_only=True):
@@ -23,6 +45,8 @@ class UpstreamRequest(msgspec.Struct, frozen=True, kw_only=True):
     stream: bool
     """The client asked for a stream of server-sent events. It is sent with its usage wherever the
     upstream can count; clients that did not ask for usage are spared it later."""
+    provenance: Callable[[], Provenance] = Provenance
+    """Only asked by who keeps parts of prompts: it takes a while to tell."""
 
 
 class UpstreamResponse(msgspec.Struct, kw_only=True):
@@ -91,6 +115,15 @@ class Upstream(Protocol):
 
     async def state(self) -> str:
         """`ready`, `loading`, or why it cannot answer; never waits for the upstream."""
+        ...
+
+    async def purge(self, purge: PagePurge) -> int:
+        """Drop what is kept of prompts that depended on this; how many pages that were. When it
+        returns no request that starts later meets them. Nothing is kept, 0, by a server."""
+        ...
+
+    async def figures(self) -> Mapping[str, int]:
+        """What it has in hand, by name; empty for a server, and while there is nobody to ask."""
         ...
 
     async def close(self) -> None:

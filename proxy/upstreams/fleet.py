@@ -1,7 +1,10 @@
 """An upstream of remote servers."""
 
+from collections.abc import Mapping
+
 from proxy.errors import ConfigError
 from proxy.settings.upstreams import Upstream
+from proxy.upstreams.base import PagePurge
 from proxy.upstreams.remote import RemoteServer
 from proxy.upstreams.transport import make_transport, tls_context
 
@@ -44,6 +47,14 @@ class RemoteUpstream:
         """`ready`, or what is wrong with servers that the last request did not reach."""
         states = [server.state for server in self.servers]
         return "; ".join(dict.fromkeys(state for state in states if state != "ready")) or "ready"
+
+    async def purge(self, purge: PagePurge) -> int:
+        """It keeps nothing that we know of."""
+        return 0
+
+    async def figures(self) -> Mapping[str, int]:
+        """Its own; nobody asks."""
+        return {}
 
     async def close(self) -> None:
         """Close all connections."""

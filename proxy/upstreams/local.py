@@ -6,14 +6,16 @@ imports torch, the worker process does.
 
 import functools
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from typing import Any
+
+import msgspec
 
 from engine.client import EngineClient
 from engine.config import EngineConfig
 from engine.errors import EngineDown, ModelUnusable, RequestRefused
 from engine.generation import Generation
-from engine.protocol import Started
+from engine.protocol import Sharing, Started
 from engine.toolformat import HERMES
 from engine.weights import locate
 from proxy.errors import (
@@ -25,11 +27,12 @@ from proxy.errors import (
 )
 from proxy.settings.engine import Engine
 from proxy.settings.upstreams import Timeout
-from proxy.upstreams.base import Server, UpstreamRequest, UpstreamResponse
+from proxy.upstreams.base import PagePurge, Server, UpstreamRequest, UpstreamResponse
 from proxy.upstreams.local_ask import chat_request, completion_request
 from proxy.upstreams.local_calls import reader
 from proxy.upstreams.local_chat import ChatForm
 from proxy.upstreams.local_completion import CompletionForm
+from proxy.upstreams.local_pages import Look, purge_of, sharing_of, unseen
 from proxy.upstreams.local_request import ChatBody, decode_chat, decode_completion
 from proxy.upstreams.local_writing import Ask, plain, streamed
 
@@ -50,10 +53,12 @@ class LocalUpstream:
         on_progress: Callable[[str], None] = lambda _: None,
         first_byte_s: float = Timeout().first_byte,
         shared: str | None = None,
+        look: Look = unseen,
     ) -> None:
         """`on_progress` gets lines such as `loading smollm2-135m-instruct 25%`. `shared`: the
-        socket of an engine that the parent of several workers runs. While the model
-        loads, `send` waits up to `first_byte_s`. Raises ConfigError when there is no such model.
+        socket of an engine that the parent of several workers runs; `look`: at the store. While
+        the model loads, `send` waits up to `first_byte_s`. Raises ConfigError when there is no such
+        model.
         """
         try:
             self._weights = locate(engine.model)
@@ -63,6 +68,7 @@ class LocalUpstream:
         self._engine = engine
         self._first_byte_s = first_byte_s
         self._tool_format = HERMES
+        self._look = look
         self._model_id = engine.model_id or self._weights.model_id
         self._client = EngineClient(
             engine_config(engine),
@@ -95,13 +101,25 @@ class LocalUpstream:
     async def state(self) -> str:
         return self._client.state()
 
+    async def purge(self, purge: PagePurge) -> int:
+        return (await self._client.purge(purge_of(purge))).num_pages
+
+    async def figures(self) -> Mapping[str, int]:
+        """The numbers of `engine.protocol.Occupancy`."""
+        try:
+            occupancy = msgspec.structs.asdict(await self._client.inspect())
+        except EngineDown:
+            return {}
+        return {name: value for name, value in occupancy.items() if isinstance(value, int)}
+
     async def close(self) -> None:
         await self._client.close()
 
     async def send(self, request: UpstreamRequest) -> UpstreamResponse:
         try:
             ask = self._ask(request.method, request.path, await _whole(request.body))
-            generation = await self._admitted(ask)
+            sharing = await sharing_of(request.provenance(), self._look, model=self._model_id)
+            generation = await self._admitted(ask, sharing)
             started = await self._started(ask, generation)
         except ClientError as error:
             body = error_body(error.message, kind=error.kind, param=error.param, code=error.code)
@@ -147,12 +165,12 @@ class LocalUpstream:
             reader=(lambda: reader(self._tool_format, tooling)) if tooling.offered else None,
         )
 
-    async def _admitted(self, ask: Ask) -> Generation:
+    async def _admitted(self, ask: Ask, sharing: Sharing) -> Generation:
         """Waits for the model. Raises UpstreamUnreachable."""
         try:
             ready = await self._client.ready(timeout_s=self._first_byte_s)
             self._tool_format = ready.tool_format
-            return self._client.generate(ask.request)
+            return self._client.generate(msgspec.structs.replace(ask.request, sharing=sharing))
         except (EngineDown, ModelUnusable) as error:
             raise UpstreamUnreachable(str(error), upstream=self.name) from error
 
@@ -244,6 +262,11 @@ def engine_config(engine: Engine) -> EngineConfig:
         kv_dtype=engine.kv_cache.dtype,
         page_tokens=engine.kv_cache.page_tokens,
         kv_memory_bytes=int(engine.kv_cache.memory),
+        kv_prefix=engine.kv_cache.prefix,
+        kv_pin=engine.kv_cache.pin,
+        kv_swap_bytes=int(engine.kv_cache.swap),
+        kv_disk=None if engine.kv_cache.disk is None else engine.kv_cache.disk.path,
+        kv_disk_bytes=0 if engine.kv_cache.disk is None else int(engine.kv_cache.disk.max),
         max_context=engine.max_context,
         max_batch=engine.max_batch,
         threads=engine.threads,

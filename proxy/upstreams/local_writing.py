@@ -31,7 +31,7 @@ async def streamed(
     ask: Ask, generation: Generation, started: Started
 ) -> AsyncGenerator[bytes, None]:
     async with generation:
-        completion_tokens = 0
+        completion_tokens = cached_tokens = 0
         for index in range(ask.request.num_choices):
             for chunk in ask.form.begin(index):
                 yield event(chunk)
@@ -42,9 +42,10 @@ async def streamed(
                         yield event(chunk)
                 case Finished(index=index, reason=reason):
                     completion_tokens += item.completion_tokens
+                    cached_tokens += item.cached_tokens
                     for chunk in ask.form.end(index, reason):
                         yield event(chunk)
-        yield event(ask.form.usage(_usage(started, completion_tokens)))
+        yield event(ask.form.usage(_usage(started, completion_tokens, cached_tokens)))
         yield DONE
 
 
@@ -70,15 +71,19 @@ async def plain(ask: Ask, generation: Generation, started: Started) -> AsyncGene
         )
         for index, text in enumerate(texts)
     ]
-    usage = _usage(started, sum(end.completion_tokens for end in ends.values()))
+    usage = _usage(
+        started,
+        sum(end.completion_tokens for end in ends.values()),
+        sum(end.cached_tokens for end in ends.values()),
+    )
     yield msgspec.json.encode(ask.form.whole(choices, usage))
 
 
-def _usage(started: Started, completion_tokens: int) -> Json:
+def _usage(started: Started, completion_tokens: int, cached_tokens: int) -> Json:
     return usage_of(
         prompt_tokens=started.prompt_tokens,
         completion_tokens=completion_tokens,
-        cached_tokens=started.cached_tokens,
+        cached_tokens=cached_tokens,
     )
 
 

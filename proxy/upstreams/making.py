@@ -1,8 +1,9 @@
 """From the config's upstreams to running ones."""
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 
+from index.entry import Snapshot
 from proxy.errors import ConfigError
 from proxy.settings.upstreams import Upstream as UpstreamConfig
 from proxy.upstreams.base import Upstream
@@ -11,14 +12,20 @@ from proxy.upstreams.pool import Pool
 
 
 def make_upstream(
-    name: str, config: UpstreamConfig, *, engine: str | None, say: Callable[[str], None]
+    name: str,
+    config: UpstreamConfig,
+    *,
+    engine: str | None,
+    say: Callable[[str], None],
+    look: Callable[[], Awaitable[Snapshot | None]],
 ) -> Upstream:
-    """`engine`: the socket of an engine that another process runs; None to run one of its own."""
+    """`engine`: the socket of an engine that another process runs; None to run one of its own.
+    `look`: at how far purges have come."""
     if config.engine is not None:
         # Imported where it is needed, so that a proxy without an engine stays light.
         from proxy.upstreams.local import LocalUpstream
 
-        return LocalUpstream(name, config.engine, on_progress=say, shared=engine)
+        return LocalUpstream(name, config.engine, on_progress=say, shared=engine, look=look)
     return RemoteUpstream(name, config)
 
 

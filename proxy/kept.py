@@ -1,0 +1,106 @@
+"""What upstreams keep of prompts, the pages of engines: purged with the answers, and shown."""
+
+import asyncio
+from collections.abc import Callable, Iterator, Mapping
+
+import msgspec
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.registry import Collector
+
+from index.entry import Snapshot
+from index.purges import tags_of
+from index.store import Purge, Purged, Store
+from proxy.upstreams.base import PagePurge, Upstream
+
+_PATIENCE_S = 2.0
+"""An engine answers between two steps."""
+
+Figures = Mapping[str, Mapping[str, int]]
+"""By upstream, by name."""
+
+
+class Kept(Collector):
+    """Asks the upstreams of the site in force. As a collector it shows what was heard last."""
+
+    def __init__(self, upstreams: Callable[[], Mapping[str, Upstream]], *, store: Store) -> None:
+        self._upstreams = upstreams
+        self._store = store
+        self._figures: Figures = {}
+
+    async def purge(self, asked: Purge, done: Purged) -> int:
+        """After the store's own: the number of pages dropped, or covered. Raises StoreFault."""
+        snapshot = await self._store.snapshot()
+        purge = PagePurge(
+            tags=tags_of(asked),
+            everything=asked.everything,
+            dry_run=asked.dry_run,
+            snapshot=Snapshot(generation=snapshot.generation, sequence=done.sequence),
+        )
+        dropped = (one.purge(purge) for one in self._upstreams().values())
+        return sum(await asyncio.gather(*dropped))
+
+    async def figures(self) -> Figures:
+        """Of the upstreams that have any."""
+        upstreams = dict(self._upstreams())
+        asking = (asyncio.wait_for(one.figures(), _PATIENCE_S) for one in upstreams.values())
+        heard = await asyncio.gather(*asking, return_exceptions=True)
+        self._figures = {
+            name: figures
+            for name, figures in zip(upstreams, heard, strict=True)
+            if isinstance(figures, Mapping) and figures
+        }
+        return self._figures
+
+    def collect(self) -> Iterator[GaugeMetricFamily]:
+        for family in _FAMILIES:
+            shown = GaugeMetricFamily(family.name, family.help, labels=("upstream", "kind"))
+            for upstream, figures in self._figures.items():
+                for kind, figure in family.figures.items():
+                    shown.add_metric((upstream, kind), figures.get(figure, 0))
+            yield shown
+
+    def describe(self) -> Iterator[GaugeMetricFamily]:
+        """Nothing: without it the registry would collect once at the registration."""
+        return iter(())
+
+
+class _Family(msgspec.Struct, frozen=True, kw_only=True):
+    name: str
+    help: str
+    figures: Mapping[str, str]
+    """By the label of its kind."""
+
+
+_FAMILIES = (
+    _Family(
+        name="rejoinder_engine_pages",
+        help="Pages of an engine's KV cache; `free` counts those that may be taken from the prefix"
+        " cache.",
+        figures={
+            "all": "num_pages", "free": "free_pages", "cached": "cached_pages",
+            "pinned": "pinned_pages", "disk": "disk_pages", "swapped": "swapped_pages",
+        },
+    ),
+    _Family(
+        name="rejoinder_engine_sequences",
+        help="Sequences in an engine's batch, and those that wait for it.",
+        figures={"running": "running", "waiting": "waiting"},
+    ),
+    _Family(
+        name="rejoinder_engine_prompt_tokens",
+        help="Tokens of the prompts that an engine began with since its start; `cached` is the part"
+        " that its prefix cache had, `restored` was brought from disk for that.",
+        figures={"all": "prompt_tokens", "cached": "cached_tokens", "restored": "restored_tokens"},
+    ),
+    _Family(
+        name="rejoinder_engine_preemptions",
+        help="Times that a sequence had to make room since an engine's start; `swapped` are those"
+        " whose pages were copied instead of computed again.",
+        figures={"all": "preemptions", "swapped": "swaps"},
+    ),
+    _Family(
+        name="rejoinder_engine_steps",
+        help="Steps of an engine since its start.",
+        figures={"all": "steps"},
+    ),
+)  # fmt: skip

@@ -1,0 +1,41 @@
+"""What the proxy says of purges and of who asks, in the engine's terms."""
+
+from collections.abc import Awaitable, Callable
+
+from engine.protocol import Moment, Purge, Sharing
+from index.entry import Snapshot
+from index.tags import model_tag, union
+from proxy.upstreams.base import PagePurge, Provenance
+
+Look = Callable[[], Awaitable[Snapshot | None]]
+"""How far purges have come by now; None where the store fails."""
+
+
+async def unseen() -> Snapshot | None:
+    """For an upstream that stands without a store."""
+    return None
+
+
+async def sharing_of(provenance: Provenance, look: Look, *, model: str) -> Sharing:
+    """A request that saw no store, since it is not to be cached, is as old as this call. `model`:
+    the engine's own name for its model, whose purge also drops pages."""
+    snapshot = provenance.snapshot or await look()
+    tags = provenance.tags
+    return Sharing(
+        isolation=provenance.isolation,
+        tags=None if tags is None else union(tags, (model_tag(model),)),
+        as_of=None if snapshot is None else _moment(snapshot),
+    )
+
+
+def purge_of(purge: PagePurge) -> Purge:
+    return Purge(
+        tags=purge.tags,
+        everything=purge.everything,
+        dry_run=purge.dry_run,
+        moment=_moment(purge.snapshot),
+    )
+
+
+def _moment(snapshot: Snapshot) -> Moment:
+    return Moment(generation=snapshot.generation, sequence=snapshot.sequence)
