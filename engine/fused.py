@@ -55,7 +55,7 @@ class FusedLayer:
         spans: AttentionSpans,
     ) -> torch.Tensor:
         """As `DecoderLayer`; `hidden` is overwritten."""
-        if not pages.layout.tiled or pages.window is not None:
+        if not pages.layout.tiled:
             return self._plain(hidden, rotation, pages, slots, spans)
         self._calls["cpp"] += 1
         self._kernels.layer(self._struct, hidden, rotation, pages, slots, spans)

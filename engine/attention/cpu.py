@@ -1,5 +1,4 @@
-"""Attention on the CPU: over INT8 pages the C++ kernel, else numba; over all others, and where a
-layer has a window, torch."""
+"""Attention on the CPU: over INT8 pages the C++ kernel, else numba; over all others torch."""
 
 from collections import Counter
 
@@ -28,7 +27,7 @@ class CPUAttention:
     def __call__(
         self, queries: torch.Tensor, pages: LayerPages, spans: AttentionSpans
     ) -> torch.Tensor:
-        if self._tiled is not None and pages.layout.tiled and pages.window is None:
+        if self._tiled is not None and pages.layout.tiled:
             self._calls[self._tiled.name] += 1
             return self._tiled.attend(queries, pages, spans)
         self._calls["torch"] += 1

@@ -16,6 +16,7 @@ from engine.pool import LayerPages
 
 # numba has no fp16 on CPUs: a table of all of them.
 _HALVES = np.arange(1 << 16, dtype=np.uint16).view(np.float16).astype(np.float32)
+_NO_WINDOW = 2**62
 _B8, _B16, _B24 = np.int32(8), np.int32(16), np.int32(24)
 
 Array = np.ndarray[Any, Any]
@@ -46,6 +47,7 @@ class NumbaAttention:
             spans.page_tables.numpy(),
             spans.kv_lens.numpy(),
             spans.query_starts.numpy(),
+            pages.window or _NO_WINDOW,
             _HALVES,
             result.numpy(),
         )
@@ -117,19 +119,22 @@ def _attend_page(
     keys: Array,
     values: Array,
     scales: Array,
+    unseen: int,
     used: int,
     scores: Array,
     state: Array,
     sums: Array,
 ) -> None:
-    """`scales` [2, page_tokens] of keys and values; `state` [group, 2] and `sums` [group,
-    head_dim] run on from page to page."""
+    """The page's tokens from `unseen` to before `used` are seen. `scales` [2, page_tokens] of keys
+    and values; `state` [group, 2] and `sums` [group, head_dim] run on from page to page."""
     group, head_dim = queries.shape
     _score(queries, keys, used, scores)
     for g in range(group):
+        scores[g, :unseen] = 0.0
         scores[g, used:] = 0.0
-        _soften(scores[g, :used], scales[0], scales[1], state[g], sums[g])
-    for four in range((used + LANE_CODES - 1) // LANE_CODES):
+        seen = scores[g, unseen:used]
+        _soften(seen, scales[0, unseen:], scales[1, unseen:], state[g], sums[g])
+    for four in range(unseen // LANE_CODES, (used + LANE_CODES - 1) // LANE_CODES):
         codes = values[four * head_dim : (four + 1) * head_dim]
         for g in range(group):
             weights = scores[g, four * LANE_CODES : (four + 1) * LANE_CODES]
@@ -145,11 +150,13 @@ def _attend_token(
     key_scales: Array,
     value_scales: Array,
     page_table: Array,
+    first_kv: int,
     num_kv: int,
     halves: Array,
     result: Array,
 ) -> None:
-    """`queries` and `result` [num_kv_heads, group, head_dim] of one token."""
+    """`queries` and `result` [num_kv_heads, group, head_dim] of one token, which sees those from
+    `first_kv` to before `num_kv`."""
     num_kv_heads, group, head_dim = queries.shape
     page_tokens = key_scales.shape[2]
     head_fours = page_tokens * head_dim // LANE_CODES
@@ -160,7 +167,7 @@ def _attend_token(
         state[:, 0], state[:, 1] = -np.inf, 0.0
         sums = result[head]
         sums[:] = 0.0
-        for at in range(0, num_kv, page_tokens):
+        for at in range(first_kv // page_tokens * page_tokens, num_kv, page_tokens):
             page = page_table[at // page_tokens]
             start = page * page_fours + head * head_fours
             for token in range(page_tokens):
@@ -171,6 +178,7 @@ def _attend_token(
                 keys[start : start + head_fours],
                 values[start : start + head_fours],
                 scales,
+                max(0, first_kv - at),
                 min(page_tokens, num_kv - at),
                 scores,
                 state,
@@ -191,6 +199,7 @@ def _attend(
     page_tables: Array,
     kv_lens: Array,
     query_starts: Array,
+    window: int,
     halves: Array,
     result: Array,
 ) -> None:
@@ -200,6 +209,7 @@ def _attend(
     for seq in range(len(kv_lens)):
         end = query_starts[seq + 1]
         for row in range(query_starts[seq], end):
+            num_kv = kv_lens[seq] - (end - 1 - row)
             _attend_token(
                 queries[row],
                 keys,
@@ -208,7 +218,8 @@ def _attend(
                 key_scales,
                 value_scales,
                 page_tables[seq],
-                kv_lens[seq] - (end - 1 - row),
+                max(0, num_kv - window),
+                num_kv,
                 halves,
                 result[row],
             )

@@ -2,242 +2,29 @@
 
 #include <cstring>
 
-#include "simd.h"
+#include "block.h"
 
 namespace rejoinder {
 namespace {
 
-constexpr int64_t kBlock = 32;        // tokens that are scored together
-constexpr int64_t kSplit = 256;       // tokens of one partial result; fixed, so that a result does
-                                      // not depend on how the work was shared out
-constexpr int64_t kTaskRows = 48;     // rows that pass over the pages together
-constexpr int64_t kMaxRows = 6;       // rows in registers
-// Fetched into the second cache: the first can wait for too few lines at a time (a quarter slower).
-constexpr int64_t kPagesAhead = 2;
+constexpr int64_t kSplit = 256;    // tokens of one partial result; fixed, so that a result does not
+                                   // depend on how the work was shared out
+constexpr int64_t kPagesAhead = 2; // of what is fetched meanwhile
 constexpr float kLog2E = 1.4426950408889634f;
-constexpr int kQueryCodes = 127 * 256;
 
-// A query of one head in 16 bits, as bytes of 256 * high + low.
-struct Row {
-    float scale;      // of the codes, with 1 / sqrt(head_dim) and the base of exp2 folded in
-    int32_t offset;   // takes back the 128 that are added to the keys' codes
-    int64_t num_kv;   // tokens that it sees
-};
-
-// Running softmax of one row: sum of 2^(score - top) and of the values weighted with it.
-struct State {
-    float top;
-    float sum;
-};
-
-// Everything one task works with; arrays by row.
-struct Work {
-    int64_t num_rows;
-    int64_t head_dim;
-    Row rows[kTaskRows];
-    State states[kTaskRows];
-    State parts[kTaskRows];
-    Buffer<int8_t> high;   // [num_rows, head_dim]
-    Buffer<int8_t> low;
-    Buffer<float> totals;  // [num_rows, head_dim], over all splits so far
-    Buffer<float> sums;    // [num_rows, head_dim], of the split at hand
-    alignas(64) uint8_t high_weights[kTaskRows][kBlock];
-    alignas(64) uint8_t low_weights[kTaskRows][kBlock];
-    float kept[kTaskRows];    // what the older sums are multiplied with
-    float factors[kTaskRows]; // of the weights' codes
-
-    Work(int64_t rows, int64_t head_dim)
-        : num_rows(rows), head_dim(head_dim), high(buffer<int8_t>(rows * head_dim)),
-          low(buffer<int8_t>(rows * head_dim)), totals(buffer<float>(rows * head_dim)),
-          sums(buffer<float>(rows * head_dim)) {}
-};
-
-void round_query(const float* query, int64_t head_dim, int64_t num_kv, Row& row, int8_t* high, int8_t* low) {
-    __m512 most = _mm512_setzero_ps();
-    for (int64_t d = 0; d < head_dim; d += kLanes)
-        most = _mm512_max_ps(most, _mm512_abs_ps(_mm512_loadu_ps(query + d)));
-    const float amax = _mm512_reduce_max_ps(most);
-    const __m512 factor = _mm512_set1_ps(amax > 0 ? kQueryCodes / amax : 0.0f);
-    __m512i total = _mm512_setzero_si512();
+void round_query(const float* query, int64_t head_dim, Row& row, Factors* factors) {
+    Floats most = floats(0.0f);
+    for (int64_t d = 0; d < head_dim; d += kLanes) most = max(most, abs(load(query + d)));
+    const float amax = largest(most);
+    const Floats factor = floats(amax > 0 ? kFactorMax / amax : 0.0f);
+    Ints sum = ints(0);
     for (int64_t d = 0; d < head_dim; d += kLanes) {
-        const __m512i code = _mm512_cvtps_epi32(_mm512_mul_ps(_mm512_loadu_ps(query + d), factor));
-        const __m512i top = _mm512_srai_epi32(_mm512_add_epi32(code, _mm512_set1_epi32(128)), 8);
-        const __m512i rest = _mm512_sub_epi32(code, _mm512_slli_epi32(top, 8));
-        total = _mm512_add_epi32(total, code);
-        _mm_storeu_si128(reinterpret_cast<__m128i*>(high + d), _mm512_cvtepi32_epi8(top));
-        _mm_storeu_si128(reinterpret_cast<__m128i*>(low + d), _mm512_cvtepi32_epi8(rest));
+        const Ints codes = to_ints(load(query + d) * factor);
+        sum = sum + codes;
+        store_factors(factors + d / 4, codes);
     }
-    row.scale = amax / kQueryCodes * kLog2E / std::sqrt(static_cast<float>(head_dim));
-    row.offset = -128 * _mm512_reduce_add_epi32(total);
-    row.num_kv = num_kv;
-}
-
-// A block of up to 32 tokens of one head, in one page.
-struct Block {
-    const int8_t* keys;      // first of its tiles of 16
-    const int8_t* values;
-    const uint16_t* key_scales;
-    const uint16_t* value_scales;
-    const char* keys_ahead;  // the same block of a later page
-    const char* values_ahead;
-    int64_t first;           // position of its first token
-    int64_t num_tiles;       // 1 or 2
-};
-
-inline int32_t four(const void* bytes) {
-    int32_t value;
-    std::memcpy(&value, bytes, 4);
-    return value;
-}
-
-inline __m512 half_to_float(const uint16_t* halves, __mmask16 lanes) {
-    return _mm512_cvtph_ps(_mm256_maskz_loadu_epi16(lanes, halves));
-}
-
-// Scores of R rows from `r0` on → their weights as codes, `kept` and `factors`.
-template <int R>
-void score(Work& work, int64_t r0, const Block& block, bool fetch) {
-    const int64_t quads = work.head_dim / 4;
-    __m512i high[R][2], low[R][2];
-#pragma GCC unroll 6
-    for (int r = 0; r < R; ++r) {
-        high[r][0] = high[r][1] = _mm512_setzero_si512();
-        low[r][0] = low[r][1] = _mm512_set1_epi32(work.rows[r0 + r].offset);
-    }
-    const int8_t* tiles[2] = {block.keys, block.keys + (block.num_tiles - 1) * quads * kLineBytes};
-    const __m512i flip = _mm512_set1_epi8(static_cast<char>(0x80));
-    const int8_t* query_high = work.high.get() + r0 * work.head_dim;
-    const int8_t* query_low = work.low.get() + r0 * work.head_dim;
-    for (int64_t quad = 0; quad < quads; ++quad) {
-        // Signed code + 128 is the code with its highest bit flipped.
-        const __m512i first = _mm512_xor_si512(_mm512_loadu_si512(tiles[0] + quad * kLineBytes), flip);
-        const __m512i second = _mm512_xor_si512(_mm512_loadu_si512(tiles[1] + quad * kLineBytes), flip);
-        if (fetch) {
-            _mm_prefetch(block.keys_ahead + quad * 2 * kLineBytes, _MM_HINT_T1);
-            _mm_prefetch(block.keys_ahead + quad * 2 * kLineBytes + kLineBytes, _MM_HINT_T1);
-        }
-#pragma GCC unroll 6
-        for (int r = 0; r < R; ++r) {
-            const __m512i top = _mm512_set1_epi32(four(query_high + r * work.head_dim + quad * 4));
-            const __m512i rest = _mm512_set1_epi32(four(query_low + r * work.head_dim + quad * 4));
-            high[r][0] = _mm512_dpbusd_epi32(high[r][0], first, top);
-            high[r][1] = _mm512_dpbusd_epi32(high[r][1], second, top);
-            low[r][0] = _mm512_dpbusd_epi32(low[r][0], first, rest);
-            low[r][1] = _mm512_dpbusd_epi32(low[r][1], second, rest);
-        }
-    }
-#pragma GCC unroll 6
-    for (int r = 0; r < R; ++r) {
-        const int64_t at = r0 + r;
-        const Row& row = work.rows[at];
-        State& state = work.parts[at];
-        __m512 scores[2];
-        __mmask16 seen[2];
-        __m512 most = _mm512_set1_ps(-INFINITY);
-        for (int half = 0; half < 2; ++half) {
-            seen[half] = half < block.num_tiles ? first_lanes(row.num_kv - block.first - half * kLanes) : 0;
-            const __m512i dot = _mm512_add_epi32(_mm512_slli_epi32(high[r][half], 8), low[r][half]);
-            const __m512 scale = _mm512_mul_ps(half_to_float(block.key_scales + half * kLanes, seen[half]),
-                                               _mm512_set1_ps(row.scale));
-            scores[half] = _mm512_mul_ps(_mm512_cvtepi32_ps(dot), scale);
-            most = _mm512_mask_max_ps(most, seen[half], most, scores[half]);
-        }
-        const float top = std::max(state.top, _mm512_reduce_max_ps(most));
-        if (top == -INFINITY) {  // sees nothing of this block, nor of those before
-            work.kept[at] = 1.0f;
-            work.factors[at] = 0.0f;
-            std::memset(work.high_weights[at], 0, kBlock);
-            std::memset(work.low_weights[at], 0, kBlock);
-            continue;
-        }
-        const float kept = top == state.top ? 1.0f : _mm512_cvtss_f32(exp2_ps(_mm512_set1_ps(state.top - top)));
-        __m512 sum = _mm512_setzero_ps();
-        __m512 weights[2];
-        for (int half = 0; half < 2; ++half) {
-            const __m512 weight = exp2_ps(_mm512_sub_ps(scores[half], _mm512_set1_ps(top)));
-            sum = _mm512_mask_add_ps(sum, seen[half], sum, weight);
-            weights[half] = _mm512_maskz_mul_ps(seen[half], weight, half_to_float(block.value_scales + half * kLanes, seen[half]));
-        }
-        const float largest = _mm512_reduce_max_ps(_mm512_max_ps(weights[0], weights[1]));
-        const __m512 factor = _mm512_set1_ps(largest > 0 ? 65535.0f / largest : 0.0f);
-        for (int half = 0; half < 2; ++half) {
-            const __m512i code = _mm512_cvtps_epu32(_mm512_mul_ps(weights[half], factor));
-            _mm_store_si128(reinterpret_cast<__m128i*>(work.high_weights[at] + half * kLanes),
-                            _mm512_cvtepi32_epi8(_mm512_srli_epi32(code, 8)));
-            _mm_store_si128(reinterpret_cast<__m128i*>(work.low_weights[at] + half * kLanes), _mm512_cvtepi32_epi8(code));
-        }
-        state.sum = state.sum * kept + _mm512_reduce_add_ps(sum);
-        state.top = top;
-        work.kept[at] = kept;
-        work.factors[at] = largest / 65535.0f;
-    }
-}
-
-// Adds the block's values to the sums of R rows; N registers of head_dim at a time.
-template <int R, int N>
-void weigh(Work& work, int64_t r0, const Block& block, int64_t d, bool fetch) {
-    const int64_t stride = work.head_dim * 4;
-    __m512i high[R][N], low[R][N];
-#pragma GCC unroll 6
-    for (int r = 0; r < R; ++r)
-        for (int n = 0; n < N; ++n) high[r][n] = low[r][n] = _mm512_setzero_si512();
-    const int8_t* values = block.values + d * 4;
-    for (int64_t quad = 0; quad < block.num_tiles * 4; ++quad) {
-        __m512i codes[N];
-#pragma GCC unroll 2
-        for (int n = 0; n < N; ++n) {
-            codes[n] = _mm512_loadu_si512(values + quad * stride + n * kLineBytes);
-            if (fetch) _mm_prefetch(block.values_ahead + d * 4 + quad * stride + n * kLineBytes, _MM_HINT_T1);
-        }
-#pragma GCC unroll 6
-        for (int r = 0; r < R; ++r) {
-            const __m512i top = _mm512_set1_epi32(four(work.high_weights[r0 + r] + quad * 4));
-            const __m512i rest = _mm512_set1_epi32(four(work.low_weights[r0 + r] + quad * 4));
-#pragma GCC unroll 2
-            for (int n = 0; n < N; ++n) {
-                high[r][n] = _mm512_dpbusd_epi32(high[r][n], top, codes[n]);
-                low[r][n] = _mm512_dpbusd_epi32(low[r][n], rest, codes[n]);
-            }
-        }
-    }
-#pragma GCC unroll 6
-    for (int r = 0; r < R; ++r) {
-        const __m512 factor = _mm512_set1_ps(work.factors[r0 + r]);
-        const __m512 kept = _mm512_set1_ps(work.kept[r0 + r]);
-#pragma GCC unroll 2
-        for (int n = 0; n < N; ++n) {
-            float* sum = work.sums.get() + (r0 + r) * work.head_dim + d + n * kLanes;
-            const __m512i code = _mm512_add_epi32(_mm512_slli_epi32(high[r][n], 8), low[r][n]);
-            const __m512 older = _mm512_mul_ps(_mm512_loadu_ps(sum), kept);
-            _mm512_storeu_ps(sum, _mm512_fmadd_ps(_mm512_cvtepi32_ps(code), factor, older));
-        }
-    }
-}
-
-template <int R>
-void attend_block_rows(Work& work, int64_t r0, const Block& block) {
-    const bool fetch = r0 == 0 && block.keys_ahead != nullptr;
-    score<R>(work, r0, block, fetch);
-    int64_t d = 0;
-    for (; d + 2 * kLanes <= work.head_dim; d += 2 * kLanes) weigh<R, 2>(work, r0, block, d, fetch);
-    for (; d < work.head_dim; d += kLanes) weigh<R, 1>(work, r0, block, d, fetch);
-}
-
-void attend_block(Work& work, const Block& block) {
-    for (int64_t row = 0; row < work.num_rows;) {
-        const int64_t left = work.num_rows - row;
-        const int64_t num_parts = (left + kMaxRows - 1) / kMaxRows;
-        const int64_t rows = (left + num_parts - 1) / num_parts;
-        switch (rows) {
-            case 1: attend_block_rows<1>(work, row, block); break;
-            case 2: attend_block_rows<2>(work, row, block); break;
-            case 3: attend_block_rows<3>(work, row, block); break;
-            case 4: attend_block_rows<4>(work, row, block); break;
-            case 5: attend_block_rows<5>(work, row, block); break;
-            case 6: attend_block_rows<6>(work, row, block); break;
-        }
-        row += rows;
-    }
+    row.scale = amax / kFactorMax * kLog2E / std::sqrt(static_cast<float>(head_dim));
+    row.total = total(sum);
 }
 
 // Partial result over tokens first … last, all within one split.
@@ -286,17 +73,13 @@ void merge(State& state, float* totals, const State& part, const float* sums, in
     const float added = std::exp2(part.top - top);
     state.sum = state.sum * kept + part.sum * added;
     state.top = top;
-    for (int64_t d = 0; d < head_dim; d += kLanes) {
-        const __m512 older = _mm512_mul_ps(_mm512_loadu_ps(totals + d), _mm512_set1_ps(kept));
-        const __m512 newer = _mm512_loadu_ps(sums + d);
-        _mm512_storeu_ps(totals + d, _mm512_fmadd_ps(newer, _mm512_set1_ps(added), older));
-    }
+    for (int64_t d = 0; d < head_dim; d += kLanes)
+        store(totals + d, fmadd(load(sums + d), floats(added), load(totals + d) * floats(kept)));
 }
 
 void finish(const State& state, const float* totals, int64_t head_dim, float* result) {
-    const __m512 factor = _mm512_set1_ps(1.0f / state.sum);
-    for (int64_t d = 0; d < head_dim; d += kLanes)
-        _mm512_storeu_ps(result + d, _mm512_mul_ps(_mm512_loadu_ps(totals + d), factor));
+    const Floats factor = floats(1.0f / state.sum);
+    for (int64_t d = 0; d < head_dim; d += kLanes) store(result + d, load(totals + d) * factor);
 }
 
 // The rows of one task: query heads of one KV head, of consecutive tokens of one sequence.
@@ -329,11 +112,19 @@ struct Step {
     int64_t num_kv(const Task& task, int64_t row) const {
         return spans.kv_lens[task.seq] - (spans.query_starts[task.seq + 1] - 1 - token(task, row));
     }
+    int64_t first_kv(const Task& task, int64_t row) const {
+        return pages.window == 0 ? 0 : std::max<int64_t>(0, num_kv(task, row) - pages.window);
+    }
+    // Splits of which some row sees something. They begin at multiples of kSplit, wherever a
+    // window does; the first row sees furthest back, the last furthest on.
+    int64_t first_split(const Task& task) const { return first_kv(task, 0) / kSplit; }
+    int64_t end_split(const Task& task) const { return (num_kv(task, task.num_rows - 1) + kSplit - 1) / kSplit; }
     void round(const Task& task, Work& work) const {
         for (int64_t r = 0; r < task.num_rows; ++r) {
             const float* query = queries + token(task, r) * query_stride + query_head(task, r) * pages.head_dim;
-            round_query(query, pages.head_dim, num_kv(task, r), work.rows[r],
-                        work.high.get() + r * pages.head_dim, work.low.get() + r * pages.head_dim);
+            round_query(query, pages.head_dim, work.rows[r], work.queries.get() + r * pages.head_dim / 4);
+            work.rows[r].first_kv = first_kv(task, r);
+            work.rows[r].num_kv = num_kv(task, r);
             work.states[r] = {-INFINITY, 0.0f};
         }
         std::memset(work.totals.get(), 0, task.num_rows * pages.head_dim * sizeof(float));
@@ -341,14 +132,15 @@ struct Step {
     void split(const Task& task, Work& work, int64_t index) const {
         const int64_t num_kv_of_all = num_kv(task, task.num_rows - 1);
         const int64_t num_pages = (num_kv_of_all + pages.page_tokens - 1) / pages.page_tokens;
+        // Blocks, too, begin where they do without a window.
+        const int64_t seen = first_kv(task, 0) / kBlock * kBlock;
         attend_split(work, pages, spans.page_tables + task.seq * spans.table_width, num_pages, task.head,
-                     index * kSplit, std::min((index + 1) * kSplit, num_kv_of_all));
+                     std::max(index * kSplit, seen), std::min((index + 1) * kSplit, num_kv_of_all));
     }
     void run(const Task& task) const {
         Work work(task.num_rows, pages.head_dim);
         round(task, work);
-        const int64_t num_kv_of_all = num_kv(task, task.num_rows - 1);
-        for (int64_t index = 0; index * kSplit < num_kv_of_all; ++index) {
+        for (int64_t index = first_split(task); index < end_split(task); ++index) {
             split(task, work, index);
             for (int64_t r = 0; r < task.num_rows; ++r)
                 merge(work.states[r], work.totals.get() + r * pages.head_dim, work.parts[r],
@@ -360,7 +152,8 @@ struct Step {
     // The same sums in the same order, but the splits go to all threads.
     void run_split(const Task& task, int num_threads) const {
         const int64_t dim = pages.head_dim;
-        const int64_t num_splits = (num_kv(task, task.num_rows - 1) + kSplit - 1) / kSplit;
+        const int64_t first = first_split(task);
+        const int64_t num_splits = end_split(task) - first;
         auto parts = buffer<State>(num_splits * task.num_rows);
         auto sums = buffer<float>(num_splits * task.num_rows * dim);
 #pragma omp parallel num_threads(num_threads)
@@ -369,7 +162,7 @@ struct Step {
             round(task, work);
 #pragma omp for schedule(dynamic)
             for (int64_t index = 0; index < num_splits; ++index) {
-                split(task, work, index);
+                split(task, work, first + index);
                 std::memcpy(parts.get() + index * task.num_rows, work.parts, task.num_rows * sizeof(State));
                 std::memcpy(sums.get() + index * task.num_rows * dim, work.sums.get(), task.num_rows * dim * sizeof(float));
             }

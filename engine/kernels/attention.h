@@ -17,6 +17,7 @@ struct Pages {
     int64_t page_tokens;   // a multiple of 16
     int64_t num_kv_heads;
     int64_t head_dim;      // a multiple of 16
+    int64_t window;        // tokens that a query sees, itself included; 0: all
 };
 
 // As `AttentionSpans`.

@@ -17,7 +17,7 @@ from engine.errors import EngineError
 _FLAGS = (
     "-O3", "-march=native", "-std=c++17", "-shared", "-fPIC", "-fopenmp", "-ffp-contract=off",
 )  # fmt: skip
-_NEEDED = frozenset({"avx512f", "avx512bw", "avx512vl", "avx512_vnni", "f16c"})
+_NEEDED = frozenset({"avx2", "fma", "f16c"})
 _TIMEOUT_S = 300.0
 _CPUINFO = Path("/proc/cpuinfo")
 

@@ -16,6 +16,7 @@ from engine.kernels.build import (
     cpu_flags,
     library_path,
 )
+from engine.kernels.layercheck import layer_error
 from engine.linear import Int8Linear, round_weight
 from engine.memory import Arena
 from engine.pages import PageLayout
@@ -24,6 +25,7 @@ from engine.pool import PagePool
 _KV_LENS = (1, 31, 32, 33, 300)
 _ATTENTION_TOLERANCE = 1e-3
 _LINEAR_TOLERANCE = 0.02  # relative; inputs rounded to int8 give 0.005
+_LAYER_TOLERANCE = 0.01
 
 log = logging.getLogger("engine.kernels")
 
@@ -65,6 +67,7 @@ def check(kernels: Kernels) -> None:
     for name, error, tolerance in (
         ("attention", _attention_error(kernels.attend, generator), _ATTENTION_TOLERANCE),
         ("linear", _linear_error(kernels, generator), _LINEAR_TOLERANCE),
+        ("layer", layer_error(kernels, generator), _LAYER_TOLERANCE),
     ):
         if not error < tolerance:  # NaN is no pass
             raise KernelsUnavailable(f"{name} is off by {error:.1e}, more than {tolerance:.0e}")

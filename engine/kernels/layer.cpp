@@ -1,7 +1,5 @@
 #include "layer.h"
 
-#include "simd.h"
-
 namespace rejoinder {
 namespace {
 
@@ -11,17 +9,16 @@ constexpr int kMaxCode = 127;
 // x [num_inputs] → its norm, rounded. `normed` is scratch of the same size.
 void round_normed(const float* x, const NormedLinear& layer, float eps, float* normed, InputGroup* groups) {
     const int64_t size = layer.linear->num_inputs;
-    __m512 squares = _mm512_setzero_ps();
+    Floats squares = floats(0.0f);
     for (int64_t at = 0; at < size; at += kLanes) {
-        const __m512 part = _mm512_maskz_loadu_ps(first_lanes(size - at), x + at);
-        squares = _mm512_fmadd_ps(part, part, squares);
+        const Floats part = load(first_lanes(size - at), x + at);
+        squares = fmadd(part, part, squares);
     }
-    const float mean = _mm512_reduce_add_ps(squares) / static_cast<float>(size);
-    const __m512 factor = _mm512_set1_ps(1.0f / std::sqrt(mean + eps));
+    const float mean = total(squares) / static_cast<float>(size);
+    const Floats factor = floats(1.0f / std::sqrt(mean + eps));
     for (int64_t at = 0; at < size; at += kLanes) {
-        const __mmask16 lanes = first_lanes(size - at);
-        const __m512 scaled = _mm512_mul_ps(_mm512_maskz_loadu_ps(lanes, x + at), factor);
-        _mm512_mask_storeu_ps(normed + at, lanes, _mm512_mul_ps(scaled, _mm512_maskz_loadu_ps(lanes, layer.norm + at)));
+        const Lanes lanes = first_lanes(size - at);
+        store(lanes, normed + at, load(lanes, x + at) * factor * load(lanes, layer.norm + at));
     }
     round_inputs(*layer.linear, normed, groups);
 }
@@ -30,81 +27,69 @@ void round_normed(const float* x, const NormedLinear& layer, float eps, float* n
 void round_gated(float* gate, const LinearWeights& layer, InputGroup* groups) {
     const int64_t size = layer.num_inputs;
     const float* up = gate + size;
-    const __m512 one = _mm512_set1_ps(1.0f);
+    const Floats one = floats(1.0f);
     for (int64_t at = 0; at < size; at += kLanes) {
-        const __mmask16 lanes = first_lanes(size - at);
-        const __m512 x = _mm512_maskz_loadu_ps(lanes, gate + at);
+        const Lanes lanes = first_lanes(size - at);
+        const Floats x = load(lanes, gate + at);
         // sigmoid(x) by 2^-|x log2 e|, which cannot overflow.
-        const __m512 power = exp2_ps(_mm512_mul_ps(_mm512_abs_ps(x), _mm512_set1_ps(-1.4426950408889634f)));
-        const __mmask16 negative = _mm512_cmp_ps_mask(x, _mm512_setzero_ps(), _CMP_LT_OQ);
-        const __m512 above = _mm512_mask_blend_ps(negative, one, power);
-        const __m512 sigmoid = _mm512_div_ps(above, _mm512_add_ps(one, power));
-        const __m512 product = _mm512_mul_ps(_mm512_mul_ps(x, sigmoid), _mm512_maskz_loadu_ps(lanes, up + at));
-        _mm512_mask_storeu_ps(gate + at, lanes, product);
+        const Floats power = exp2(abs(x) * floats(-1.4426950408889634f));
+        const Floats sigmoid = select(negative(x), power, one) / (one + power);
+        store(lanes, gate + at, x * sigmoid * load(lanes, up + at));
     }
     round_inputs(layer, gate, groups);
 }
 
-// Rotary embedding (half-split), then the orthonormal Walsh-Hadamard transform by blocks.
+template <int W>
+void butterflies_within(float* x, int64_t dim) {
+    for (int64_t d = 0; d < dim; d += kLanes) store(x + d, butterflies<W>(load(x + d)));
+}
+
+// The orthonormal Walsh-Hadamard transform, by blocks of the largest power of two in `dim`.
+void transform(float* x, int64_t dim) {
+    const int64_t block = dim & -dim;  // at least 16
+    butterflies_within<1>(x, dim);
+    butterflies_within<2>(x, dim);
+    butterflies_within<4>(x, dim);
+    butterflies_within<8>(x, dim);
+    for (int64_t width = kLanes; width < block; width *= 2)
+        for (int64_t start = 0; start < dim; start += 2 * width)
+            for (int64_t d = start; d < start + width; d += kLanes) {
+                const Floats first = load(x + d), second = load(x + d + width);
+                store(x + d, first + second);
+                store(x + d + width, first - second);
+            }
+    const Floats factor = floats(1.0f / std::sqrt(static_cast<float>(block)));
+    for (int64_t d = 0; d < dim; d += kLanes) store(x + d, load(x + d) * factor);
+}
+
+// Rotary embedding (half-split), then the transform.
 void turn(const float* head, const float* cos, const float* sin, int64_t dim, float* turned) {
     const int64_t half = dim / 2;
     for (int64_t d = 0; d < half; ++d) {
         turned[d] = head[d] * cos[d] + head[d + half] * sin[d];
         turned[d + half] = head[d + half] * cos[d + half] + head[d] * sin[d + half];
     }
-    const int64_t block = dim & -dim;
-    for (int64_t width = 1; width < block; width *= 2) {
-        if (width < kLanes) {
-            // Neighbours within a register: each lane gets the sum with, or difference from, its
-            // partner `width` lanes away.
-            const __m512i lane = _mm512_set_epi32(15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0);
-            const __m512i distance = _mm512_set1_epi32(static_cast<int>(width));
-            const __m512i partner = _mm512_xor_si512(lane, distance);
-            const __mmask16 second = _mm512_test_epi32_mask(lane, distance);
-            for (int64_t d = 0; d < dim; d += kLanes) {
-                const __m512 x = _mm512_loadu_ps(turned + d);
-                const __m512 other = _mm512_permutexvar_ps(partner, x);
-                const __m512 sum = _mm512_add_ps(other, x);
-                _mm512_storeu_ps(turned + d, _mm512_mask_sub_ps(sum, second, other, x));
-            }
-            continue;
-        }
-        for (int64_t start = 0; start < dim; start += 2 * width) {
-            for (int64_t d = start; d < start + width; d += kLanes) {
-                const __m512 x = _mm512_loadu_ps(turned + d);
-                const __m512 y = _mm512_loadu_ps(turned + d + width);
-                _mm512_storeu_ps(turned + d, _mm512_add_ps(x, y));
-                _mm512_storeu_ps(turned + d + width, _mm512_sub_ps(x, y));
-            }
-        }
-    }
-    const __m512 factor = _mm512_set1_ps(1.0f / std::sqrt(static_cast<float>(block)));
-    for (int64_t d = 0; d < dim; d += kLanes)
-        _mm512_storeu_ps(turned + d, _mm512_mul_ps(_mm512_loadu_ps(turned + d), factor));
+    transform(turned, dim);
 }
 
 // As `engine.quant.quantise`: → codes [dim] and the fp16 scale.
 uint16_t round_vector(const float* vector, int64_t dim, int8_t* codes) {
-    const __m512 limit = _mm512_set1_ps(kMaxCode * kMaxScale);
+    const Floats limit = floats(kMaxCode * kMaxScale);
     const auto finite = [&](int64_t d) {
-        const __m512 x = _mm512_loadu_ps(vector + d);
-        const __m512 number = _mm512_maskz_mov_ps(_mm512_cmp_ps_mask(x, x, _CMP_ORD_Q), x);
-        return _mm512_max_ps(_mm512_min_ps(number, limit), _mm512_sub_ps(_mm512_setzero_ps(), limit));
+        const Floats x = load(vector + d);
+        return max(min(select(ordered(x), x, floats(0.0f)), limit), floats(0.0f) - limit);
     };
-    __m512 most = _mm512_setzero_ps();
-    for (int64_t d = 0; d < dim; d += kLanes) most = _mm512_max_ps(most, _mm512_abs_ps(finite(d)));
-    const float amax = _mm512_reduce_max_ps(most);
-    const uint16_t scale = static_cast<uint16_t>(_cvtss_sh(amax / kMaxCode, _MM_FROUND_TO_NEAREST_INT));
+    Floats most = floats(0.0f);
+    for (int64_t d = 0; d < dim; d += kLanes) most = max(most, abs(finite(d)));
+    const uint16_t scale = static_cast<uint16_t>(_cvtss_sh(largest(most) / kMaxCode, _MM_FROUND_TO_NEAREST_INT));
     const float rounded = _cvtsh_ss(scale);
-    const __m512 divisor = _mm512_set1_ps(rounded > 0 ? rounded : INFINITY);
+    const Floats divisor = floats(rounded > 0 ? rounded : INFINITY);
     for (int64_t d = 0; d < dim; d += kLanes) {
-        __m512i code = _mm512_cvtps_epi32(_mm512_div_ps(finite(d), divisor));
-        code = _mm512_min_epi32(_mm512_max_epi32(code, _mm512_set1_epi32(-kMaxCode)), _mm512_set1_epi32(kMaxCode));
-        _mm_storeu_si128(reinterpret_cast<__m128i*>(codes + d), _mm512_cvtepi32_epi8(code));
+        const Ints code = to_ints(finite(d) / divisor);
+        store_bytes(codes + d, min(max(code, ints(-kMaxCode)), ints(kMaxCode)));
     }
     return scale;
 }
-
 
 void write_vectors(const Pages& pages, int64_t slot, int64_t head, const float* key, const float* value, int8_t* codes) {
     const int64_t dim = pages.head_dim;

@@ -1,62 +1,54 @@
 #include "linear.h"
 
-#include "simd.h"
-
 namespace rejoinder {
 namespace {
-
-// Rows that are computed together. 6 fill the registers: 12 integer and 12 float sums; 8 spill a
-// few, which costs less than to read the weights twice.
-constexpr int64_t kRows = 6;
-constexpr int64_t kMaxRows = 8;
-
-inline __m512 halves(const uint16_t* from) {
-    return _mm512_cvtph_ps(_mm256_load_si256(reinterpret_cast<const __m256i*>(from)));
-}
 
 // `kAhead`: fetch the next tile's weights meanwhile. Where a tile is read once, the hardware sees
 // one long stream and does better alone.
 template <int R, bool kAhead>
 inline void multiply_rows(const LinearWeights& weights, const WeightBlock* blocks, const InputGroup* inputs,
-                          __m512 (&sums)[R][2]) {
+                          Floats (&sums)[R][2]) {
     const int64_t num_groups = weights.num_groups();
     const int64_t stride = weights.num_input_groups();
-    for (auto& row : sums) row[0] = row[1] = _mm512_setzero_ps();
+    for (auto& row : sums) row[0] = row[1] = floats(0.0f);
     for (int64_t group = 0; group < stride; ++group) {
         const WeightBlock& block = blocks[group < num_groups ? group : weights.loud[group - num_groups]];
-        const uint8_t* codes = block.codes;
-        __m512i dots[R][2];
+        for (int first = 0; first < 2; first += kLinesAtOnce) {
+            const uint8_t* codes = block.codes + first * kLineBytes;
+            ByteProducts products[R][kLinesAtOnce];
 #pragma GCC unroll 8
-        for (int r = 0; r < R; ++r)
-            dots[r][0] = dots[r][1] = _mm512_setzero_si512();
+            for (int r = 0; r < R; ++r)
+                for (int i = 0; i < kLinesAtOnce; ++i) products[r][i] = byte_products();
 #pragma GCC unroll 8
-        for (int quad = 0; quad < kGroup / 4; ++quad, codes += 2 * kLineBytes) {
-            const __m512i low = _mm512_load_si512(codes);
-            const __m512i high = _mm512_load_si512(codes + kLineBytes);
-            if constexpr (kAhead) {
-                const char* next = reinterpret_cast<const char*>(codes + num_groups * sizeof(WeightBlock));
-                _mm_prefetch(next, _MM_HINT_T0);
-                _mm_prefetch(next + kLineBytes, _MM_HINT_T0);
-            }
-#pragma GCC unroll 8
-            for (int r = 0; r < R; ++r) {
-                int32_t four;
-                __builtin_memcpy(&four, inputs[r * stride + group].codes + quad * 4, 4);
-                const __m512i x = _mm512_set1_epi32(four);
-                dots[r][0] = _mm512_dpbusd_epi32(dots[r][0], low, x);
-                dots[r][1] = _mm512_dpbusd_epi32(dots[r][1], high, x);
-            }
-        }
+            for (int quad = 0; quad < kGroup / 4; ++quad, codes += 2 * kLineBytes) {
+                WeightLine lines[kLinesAtOnce];
 #pragma GCC unroll 2
-        for (int half = 0; half < 2; ++half) {
-            const __m512 scale = halves(block.scales + half * kLanes);
-            const __m512 minimum = halves(block.minima + half * kLanes);
+                for (int i = 0; i < kLinesAtOnce; ++i) {
+                    lines[i] = load_weights(codes + i * kLineBytes);
+                    if constexpr (kAhead) {
+                        const char* next = reinterpret_cast<const char*>(codes + num_groups * sizeof(WeightBlock));
+                        _mm_prefetch(next + i * kLineBytes, _MM_HINT_T0);
+                    }
+                }
 #pragma GCC unroll 8
-            for (int r = 0; r < R; ++r) {
-                const InputGroup& input = inputs[r * stride + group];
-                const __m512 factor = _mm512_mul_ps(scale, _mm512_set1_ps(input.scale));
-                const __m512 sum = _mm512_fmadd_ps(minimum, _mm512_set1_ps(input.total), sums[r][half]);
-                sums[r][half] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(dots[r][half]), factor, sum);
+                for (int r = 0; r < R; ++r) {
+                    const FourInputs four = inputs[r * stride + group].codes[quad];
+#pragma GCC unroll 2
+                    for (int i = 0; i < kLinesAtOnce; ++i) add(products[r][i], lines[i], four);
+                }
+            }
+#pragma GCC unroll 2
+            for (int i = 0; i < kLinesAtOnce; ++i) {
+                const int half = first + i;
+                const Floats scale = load_halves(block.scales + half * kLanes);
+                const Floats minimum = load_halves(block.minima + half * kLanes);
+#pragma GCC unroll 8
+                for (int r = 0; r < R; ++r) {
+                    const InputGroup& input = inputs[r * stride + group];
+                    const Floats factor = scale * floats(input.scale);
+                    const Floats sum = fmadd(minimum, floats(input.total), sums[r][half]);
+                    sums[r][half] = fmadd(to_floats(sum_of(products[r][i])), factor, sum);
+                }
             }
         }
     }
@@ -64,39 +56,31 @@ inline void multiply_rows(const LinearWeights& weights, const WeightBlock* block
 
 template <int R, bool kAhead>
 void multiply_tile(const LinearWeights& weights, int64_t tile, const InputGroup* inputs, float* y, bool add) {
-    __m512 sums[R][2];
+    Floats sums[R][2];
     multiply_rows<R, kAhead>(weights, weights.blocks + tile * weights.num_groups(), inputs, sums);
     for (int half = 0; half < 2; ++half) {
         const int64_t at = tile * kTileOutputs + half * kLanes;
-        const __mmask16 lanes = first_lanes(weights.num_outputs - at);
-        const __m512 bias = weights.bias ? _mm512_maskz_loadu_ps(lanes, weights.bias + at) : _mm512_setzero_ps();
+        const Lanes lanes = first_lanes(weights.num_outputs - at);
+        const Floats bias = weights.bias ? load(lanes, weights.bias + at) : floats(0.0f);
         for (int r = 0; r < R; ++r) {
             float* to = y + r * weights.num_outputs + at;
-            __m512 sum = _mm512_add_ps(sums[r][half], bias);
-            if (add) sum = _mm512_add_ps(sum, _mm512_maskz_loadu_ps(lanes, to));
-            _mm512_mask_storeu_ps(to, lanes, sum);
+            Floats sum = sums[r][half] + bias;
+            if (add) sum = sum + load(lanes, to);
+            store(lanes, to, sum);
         }
     }
 }
 
-template <bool kAhead>
+template <bool kAhead, int R = kMostRows>
 void multiply_block(const LinearWeights& weights, int64_t tile, const InputGroup* inputs, int64_t rows,
                     float* y, bool add) {
-    switch (rows) {
-        case 1: return multiply_tile<1, kAhead>(weights, tile, inputs, y, add);
-        case 2: return multiply_tile<2, kAhead>(weights, tile, inputs, y, add);
-        case 3: return multiply_tile<3, kAhead>(weights, tile, inputs, y, add);
-        case 4: return multiply_tile<4, kAhead>(weights, tile, inputs, y, add);
-        case 5: return multiply_tile<5, kAhead>(weights, tile, inputs, y, add);
-        case 6: return multiply_tile<6, kAhead>(weights, tile, inputs, y, add);
-        case 7: return multiply_tile<7, kAhead>(weights, tile, inputs, y, add);
-        case 8: return multiply_tile<8, kAhead>(weights, tile, inputs, y, add);
-    }
+    if (rows == R) return multiply_tile<R, kAhead>(weights, tile, inputs, y, add);
+    if constexpr (R > 1) multiply_block<kAhead, R - 1>(weights, tile, inputs, rows, y, add);
 }
 
 void multiply_all_rows(const LinearWeights& weights, int64_t tile, const InputGroup* inputs,
                        int64_t num_rows, float* y, bool add) {
-    if (num_rows <= kMaxRows) return multiply_block<false>(weights, tile, inputs, num_rows, y, add);
+    if (num_rows <= kMostRows) return multiply_block<false>(weights, tile, inputs, num_rows, y, add);
     for (int64_t row = 0; row < num_rows;) {
         const int64_t left = num_rows - row;
         const int64_t num_blocks = (left + kRows - 1) / kRows;
@@ -111,36 +95,41 @@ void multiply_all_rows(const LinearWeights& weights, int64_t tile, const InputGr
     }
 }
 
-void round_group(__m512 low, __m512 high, InputGroup& group) {
-    const float amax = _mm512_reduce_max_ps(_mm512_max_ps(_mm512_abs_ps(low), _mm512_abs_ps(high)));
-    const __m512 factor = _mm512_set1_ps(amax > 0 ? 127.0f / amax : 0.0f);
-    const __m512i first = _mm512_cvtps_epi32(_mm512_mul_ps(low, factor));
-    const __m512i second = _mm512_cvtps_epi32(_mm512_mul_ps(high, factor));
-    _mm_storeu_si128(reinterpret_cast<__m128i*>(group.codes), _mm512_cvtsepi32_epi8(first));
-    _mm_storeu_si128(reinterpret_cast<__m128i*>(group.codes + kLanes), _mm512_cvtsepi32_epi8(second));
-    group.scale = amax / 127.0f;
-    group.total = group.scale * static_cast<float>(_mm512_reduce_add_epi32(_mm512_add_epi32(first, second)));
+struct Rounded {
+    Ints low, high;  // codes
+    float scale;
+};
+
+Rounded round_group(Floats low, Floats high) {
+    const float amax = largest(max(abs(low), abs(high)));
+    const Floats factor = floats(amax > 0 ? kInputMax / amax : 0.0f);
+    return {to_ints(low * factor), to_ints(high * factor), amax / kInputMax};
 }
 
-__m512 left_over(__m512 x, const InputGroup& rounded, int half) {
-    const __m128i codes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(rounded.codes + half * kLanes));
-    return _mm512_fnmadd_ps(_mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(codes)), _mm512_set1_ps(rounded.scale), x);
+void store_group(const Rounded& rounded, InputGroup& group) {
+    store_inputs(group.codes, rounded.low);
+    store_inputs(group.codes + kLanes / 4, rounded.high);
+    group.scale = rounded.scale;
+    group.total = group.scale * static_cast<float>(total(rounded.low + rounded.high));
 }
+
+Floats left_over(Floats x, Ints codes, float scale) { return x - to_floats(codes) * floats(scale); }
 
 }  // namespace
 
 void round_inputs(const LinearWeights& weights, const float* x, InputGroup* groups) {
     const int64_t num_groups = weights.num_groups();
-    const auto load = [&](int64_t group, int64_t half) {
+    const auto inputs = [&](int64_t group, int64_t half) {
         const int64_t at = group * kGroup + half * kLanes;
-        return _mm512_maskz_loadu_ps(first_lanes(weights.num_inputs - at), x + at);
+        return load(first_lanes(weights.num_inputs - at), x + at);
     };
     for (int64_t group = 0; group < num_groups; ++group)
-        round_group(load(group, 0), load(group, 1), groups[group]);
-    for (int64_t index = 0; index < weights.num_loud; ++index) {
+        store_group(round_group(inputs(group, 0), inputs(group, 1)), groups[group]);
+    for (int64_t index = 0; index < weights.num_second(); ++index) {
         const int64_t group = weights.loud[index];
-        const InputGroup& rounded = groups[group];
-        round_group(left_over(load(group, 0), rounded, 0), left_over(load(group, 1), rounded, 1),
+        const Floats low = inputs(group, 0), high = inputs(group, 1);
+        const Rounded first = round_group(low, high);
+        store_group(round_group(left_over(low, first.low, first.scale), left_over(high, first.high, first.scale)),
                     groups[num_groups + index]);
     }
 }

@@ -1,7 +1,7 @@
 // y = x W^T + b with weights in 8 bits by groups of 32 inputs: scale * code + minimum.
 #pragma once
 
-#include <cstdint>
+#include "simd.h"
 
 namespace rejoinder {
 
@@ -18,7 +18,7 @@ struct WeightBlock {
 
 // 32 inputs of one token: scale * code. `total` is their sum.
 struct InputGroup {
-    int8_t codes[kGroup];
+    FourInputs codes[kGroup / 4];
     float scale;
     float total;
 };
@@ -26,13 +26,14 @@ struct InputGroup {
 struct LinearWeights {
     const WeightBlock* blocks;  // [ceil(num_outputs / 32)][num_groups]
     const float* bias;          // [num_outputs] or null
-    const int32_t* loud;        // [num_loud], groups whose inputs are rounded to 16 bits
+    const int32_t* loud;        // [num_loud], groups for which 8 bits of an input are too few
     int64_t num_outputs;
     int64_t num_inputs;
     int64_t num_loud;
     int64_t num_groups() const { return (num_inputs + kGroup - 1) / kGroup; }
+    int64_t num_second() const { return kRoundsTwice ? num_loud : 0; }
     // Of a token; what the first rounding left of the loud groups stands behind the others.
-    int64_t num_input_groups() const { return num_groups() + num_loud; }
+    int64_t num_input_groups() const { return num_groups() + num_second(); }
 };
 
 // x [num_inputs] → groups [num_input_groups]; inputs missing from the last group count as 0.

@@ -1,4 +1,9 @@
-// What several kernels share. AVX512 with VNNI; sizes are checked by the callers in Python.
+// What the kernels compute with: 16 lanes of 32 bits, whatever registers the CPU has.
+//
+// `Floats`, `Ints` and `Lanes` (a mask) behave as one would expect of numbers. Products are of
+// 8-bit codes, four to a lane, with factors that all lanes share: `Products` sums signed codes
+// times factors of 16 bits (queries, probabilities), `ByteProducts` the unsigned codes of weights
+// times inputs. How a factor is cut, and how many sums stay in registers, is each CPU's own.
 #pragma once
 
 #include <immintrin.h>
@@ -11,7 +16,7 @@
 
 namespace rejoinder {
 
-constexpr int kLanes = 16;  // floats or int32 in a register
+constexpr int kLanes = 16;  // floats or int32 computed together
 constexpr int kLineBytes = 64;
 
 struct FreeDeleter {
@@ -28,23 +33,29 @@ Buffer<T> buffer(std::size_t count) {
     return Buffer<T>(static_cast<T*>(std::aligned_alloc(kLineBytes, bytes)));
 }
 
-inline __mmask16 first_lanes(int64_t count) {
-    return count >= kLanes ? 0xFFFF : count <= 0 ? 0 : static_cast<__mmask16>((1u << count) - 1);
-}
+}  // namespace rejoinder
+
+#if defined(__AVX512F__) && defined(__AVX512BW__) && defined(__AVX512VL__) && defined(__AVX512VNNI__)
+#include "lanes512.h"
+#else
+#include "lanes256.h"
+#endif
+
+namespace rejoinder {
 
 // 2^x for x <= 0; below 2^-126 about 1e-38. Relative error 3e-7: a minimax polynomial of degree 6.
-inline __m512 exp2_ps(__m512 x) {
-    x = _mm512_max_ps(x, _mm512_set1_ps(-126.0f));
-    const __m512 whole = _mm512_roundscale_ps(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
-    const __m512 rest = _mm512_sub_ps(x, whole);  // -0.5 … 0.5
-    __m512 sum = _mm512_set1_ps(1.5403530e-4f);  // coefficients: ln(2)^n / n!
-    sum = _mm512_fmadd_ps(sum, rest, _mm512_set1_ps(1.3333558e-3f));
-    sum = _mm512_fmadd_ps(sum, rest, _mm512_set1_ps(9.6181291e-3f));
-    sum = _mm512_fmadd_ps(sum, rest, _mm512_set1_ps(5.5504109e-2f));
-    sum = _mm512_fmadd_ps(sum, rest, _mm512_set1_ps(2.4022651e-1f));
-    sum = _mm512_fmadd_ps(sum, rest, _mm512_set1_ps(6.9314718e-1f));
-    sum = _mm512_fmadd_ps(sum, rest, _mm512_set1_ps(1.0f));
-    return _mm512_scalef_ps(sum, whole);
+inline Floats exp2(Floats x) {
+    x = max(x, floats(-126.0f));
+    const Floats whole = rounded(x);
+    const Floats rest = x - whole;  // -0.5 … 0.5
+    Floats sum = floats(1.5403530e-4f);  // coefficients: ln(2)^n / n!
+    sum = fmadd(sum, rest, floats(1.3333558e-3f));
+    sum = fmadd(sum, rest, floats(9.6181291e-3f));
+    sum = fmadd(sum, rest, floats(5.5504109e-2f));
+    sum = fmadd(sum, rest, floats(2.4022651e-1f));
+    sum = fmadd(sum, rest, floats(6.9314718e-1f));
+    sum = fmadd(sum, rest, floats(1.0f));
+    return times_power(sum, whole);
 }
 
 }  // namespace rejoinder

@@ -64,7 +64,7 @@ class Engine(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """Where it computes; `auto` takes a GPU if there is one."""
     weights: Literal["auto", "fp32", "bf16", "int8"] = "auto"
     """How weights are kept; `auto` takes what the device is fast with. `int8` needs a C++ compiler
-    and a CPU with AVX512-VNNI, as `auto` does to choose it; without them it counts as `auto`."""
+    and a CPU with AVX2, as `auto` does to choose it; without them it counts as `auto`."""
     kv_cache: KVCache = _default(KVCache())
     """Pages of the KV cache."""
     max_context: Annotated[int, Meta(ge=16)] = 8192

@@ -52,5 +52,5 @@ def kernels() -> Kernels:
     """Compiled once for all runs; where that cannot be, the fallbacks are tested elsewhere."""
     loaded = load_kernels()
     if loaded is None:
-        pytest.skip("no C++ kernels here: no compiler, or a CPU without AVX512-VNNI")
+        pytest.skip("no C++ kernels here: no compiler, or a CPU without AVX2")
     return loaded

@@ -28,10 +28,11 @@ class Batch:
         page_tokens: int = 32,
         poison: int = 0xFF,
         num_pages: int = 160,
+        window: int | None = None,
     ) -> None:
         self.layout = PageLayout(
             dtype="int8", page_tokens=page_tokens, num_layers=1,
-            num_kv_heads=kv_heads, head_dim=head_dim,
+            num_kv_heads=kv_heads, head_dim=head_dim, windows=(window,),
         )  # fmt: skip
         assert self.layout.tiled
         pool = PagePool(self.layout, num_pages)
@@ -103,6 +104,39 @@ def test_every_residue_of_the_page_size_is_right_whatever_unused_places_hold(
         batch.add(num_kv, 1)
         batch.add(num_kv, min(num_kv, 5))
         batch.check(kernels.attend)
+
+
+@pytest.mark.parametrize("window", [1, 2, 31, 32, 33, 100, 255, 256, 257, 299])
+def test_a_window_ends_at_its_edge_whatever_page_or_split_that_is_in(
+    kernels: Kernels, window: int
+) -> None:
+    torch.manual_seed(8)
+    batch = Batch(window=window)
+    for num_kv, num_queries in ((70, 1), (40, 40), (1, 1), (300, 2), (600, 70)):
+        batch.add(num_kv, num_queries)
+    batch.check(kernels.attend)
+
+
+def test_numba_knows_windows_too() -> None:
+    pytest.importorskip("numba")
+    from engine.attention.numba_pages import NumbaAttention
+
+    torch.manual_seed(9)
+    for window in (1, 3, 32, 33, 64, 65):
+        batch = Batch(window=window)
+        for num_kv, num_queries in ((70, 1), (40, 40), (1, 1), (100, 9)):
+            batch.add(num_kv, num_queries)
+        batch.check(NumbaAttention())
+
+
+def test_within_a_window_too_a_result_does_not_depend_on_chunks(kernels: Kernels) -> None:
+    torch.manual_seed(10)
+    batch = Batch(window=300)
+    batch.add(700, 60)
+    together = batch.run(kernels)
+    batch.chunks[0] = Chunk(token_ids=[0], first=699, pages=batch.chunks[0].pages, samples=True)
+    batch.queries[0] = batch.queries[0][-1:]
+    assert torch.equal(batch.run(kernels), together[-1:])
 
 
 @pytest.mark.parametrize("num_kv", [255, 256, 257, 288, 511, 512, 513, 1000])

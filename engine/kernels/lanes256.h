@@ -1,0 +1,203 @@
+// AVX2: two registers. Included by simd.h.
+//
+// Bytes cannot be multiplied without the risk of overflow, so codes become 16 bits wide, the even
+// ones apart from the odd ones: two products each are summed into the right lane at once. Factors,
+// inputs of linear layers too, then have up to 15 bits and a sign at no cost.
+#pragma once
+
+namespace rejoinder {
+
+struct Floats { __m256 low, high; };
+struct Ints { __m256i low, high; };
+struct Lanes { __m256 low, high; };  // all bits set in the lanes that count
+
+inline Floats floats(float x) { return {_mm256_set1_ps(x), _mm256_set1_ps(x)}; }
+inline Ints ints(int32_t x) { return {_mm256_set1_epi32(x), _mm256_set1_epi32(x)}; }
+inline Floats load(const float* from) { return {_mm256_loadu_ps(from), _mm256_loadu_ps(from + 8)}; }
+inline Floats load(Lanes lanes, const float* from) {
+    return {_mm256_maskload_ps(from, _mm256_castps_si256(lanes.low)),
+            _mm256_maskload_ps(from + 8, _mm256_castps_si256(lanes.high))};
+}
+inline void store(float* to, Floats x) {
+    _mm256_storeu_ps(to, x.low);
+    _mm256_storeu_ps(to + 8, x.high);
+}
+inline void store(Lanes lanes, float* to, Floats x) {
+    _mm256_maskstore_ps(to, _mm256_castps_si256(lanes.low), x.low);
+    _mm256_maskstore_ps(to + 8, _mm256_castps_si256(lanes.high), x.high);
+}
+// 16 fp16 numbers.
+inline Floats load_halves(const uint16_t* from) {
+    const __m128i* at = reinterpret_cast<const __m128i*>(from);
+    return {_mm256_cvtph_ps(_mm_loadu_si128(at)), _mm256_cvtph_ps(_mm_loadu_si128(at + 1))};
+}
+inline void store_bytes(int8_t* to, Ints x) {
+    const __m256i words = _mm256_permute4x64_epi64(_mm256_packs_epi32(x.low, x.high), 0xD8);
+    const __m128i bytes = _mm_packs_epi16(_mm256_castsi256_si128(words), _mm256_extracti128_si256(words, 1));
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(to), bytes);
+}
+
+inline Floats operator+(Floats a, Floats b) { return {_mm256_add_ps(a.low, b.low), _mm256_add_ps(a.high, b.high)}; }
+inline Floats operator-(Floats a, Floats b) { return {_mm256_sub_ps(a.low, b.low), _mm256_sub_ps(a.high, b.high)}; }
+inline Floats operator*(Floats a, Floats b) { return {_mm256_mul_ps(a.low, b.low), _mm256_mul_ps(a.high, b.high)}; }
+inline Floats operator/(Floats a, Floats b) { return {_mm256_div_ps(a.low, b.low), _mm256_div_ps(a.high, b.high)}; }
+inline Ints operator+(Ints a, Ints b) { return {_mm256_add_epi32(a.low, b.low), _mm256_add_epi32(a.high, b.high)}; }
+inline Floats fmadd(Floats a, Floats b, Floats c) {
+    return {_mm256_fmadd_ps(a.low, b.low, c.low), _mm256_fmadd_ps(a.high, b.high, c.high)};
+}
+inline Floats max(Floats a, Floats b) { return {_mm256_max_ps(a.low, b.low), _mm256_max_ps(a.high, b.high)}; }
+inline Floats min(Floats a, Floats b) { return {_mm256_min_ps(a.low, b.low), _mm256_min_ps(a.high, b.high)}; }
+inline Ints max(Ints a, Ints b) { return {_mm256_max_epi32(a.low, b.low), _mm256_max_epi32(a.high, b.high)}; }
+inline Ints min(Ints a, Ints b) { return {_mm256_min_epi32(a.low, b.low), _mm256_min_epi32(a.high, b.high)}; }
+inline Floats abs(Floats x) {
+    const __m256 sign = _mm256_set1_ps(-0.0f);
+    return {_mm256_andnot_ps(sign, x.low), _mm256_andnot_ps(sign, x.high)};
+}
+inline float largest(Floats x) {
+    const __m256 eight = _mm256_max_ps(x.low, x.high);
+    __m128 four = _mm_max_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps(eight, 1));
+    four = _mm_max_ps(four, _mm_movehl_ps(four, four));
+    return _mm_cvtss_f32(_mm_max_ss(four, _mm_movehdup_ps(four)));
+}
+inline float total(Floats x) {
+    const __m256 eight = _mm256_add_ps(x.low, x.high);
+    __m128 four = _mm_add_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps(eight, 1));
+    four = _mm_add_ps(four, _mm_movehl_ps(four, four));
+    return _mm_cvtss_f32(_mm_add_ss(four, _mm_movehdup_ps(four)));
+}
+inline int32_t total(Ints x) {
+    const __m256i eight = _mm256_add_epi32(x.low, x.high);
+    __m128i four = _mm_add_epi32(_mm256_castsi256_si128(eight), _mm256_extracti128_si256(eight, 1));
+    four = _mm_add_epi32(four, _mm_shuffle_epi32(four, 0x4E));
+    return _mm_cvtsi128_si32(_mm_add_epi32(four, _mm_shuffle_epi32(four, 0xB1)));
+}
+// To the nearest whole number, halves to the even one.
+inline Floats rounded(Floats x) {
+    constexpr int kNearest = _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC;
+    return {_mm256_round_ps(x.low, kNearest), _mm256_round_ps(x.high, kNearest)};
+}
+inline Ints to_ints(Floats x) { return {_mm256_cvtps_epi32(x.low), _mm256_cvtps_epi32(x.high)}; }
+inline Floats to_floats(Ints x) { return {_mm256_cvtepi32_ps(x.low), _mm256_cvtepi32_ps(x.high)}; }
+// x * 2^whole, for whole numbers from -126 to 0.
+inline Floats times_power(Floats x, Floats whole) {
+    const auto power = [](__m256 exponent) {
+        const __m256i biased = _mm256_add_epi32(_mm256_cvtps_epi32(exponent), _mm256_set1_epi32(127));
+        return _mm256_castsi256_ps(_mm256_slli_epi32(biased, 23));
+    };
+    return {_mm256_mul_ps(x.low, power(whole.low)), _mm256_mul_ps(x.high, power(whole.high))};
+}
+
+// Those of the first `end` lanes that are not among the first `start`.
+inline Lanes lanes_between(int64_t start, int64_t end) {
+    const auto bound = [](int64_t lane) {
+        return _mm256_set1_epi32(static_cast<int>(std::clamp<int64_t>(lane, 0, kLanes)));
+    };
+    const auto within = [&](__m256i lane) {
+        const __m256i before = _mm256_cmpgt_epi32(bound(start), lane);
+        return _mm256_castsi256_ps(_mm256_andnot_si256(before, _mm256_cmpgt_epi32(bound(end), lane)));
+    };
+    return {within(_mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7)), within(_mm256_setr_epi32(8, 9, 10, 11, 12, 13, 14, 15))};
+}
+inline Lanes first_lanes(int64_t count) { return lanes_between(0, count); }
+inline Lanes ordered(Floats x) {
+    return {_mm256_cmp_ps(x.low, x.low, _CMP_ORD_Q), _mm256_cmp_ps(x.high, x.high, _CMP_ORD_Q)};
+}
+inline Lanes negative(Floats x) {
+    const __m256 zero = _mm256_setzero_ps();
+    return {_mm256_cmp_ps(x.low, zero, _CMP_LT_OQ), _mm256_cmp_ps(x.high, zero, _CMP_LT_OQ)};
+}
+inline Floats select(Lanes lanes, Floats yes, Floats no) {
+    return {_mm256_blendv_ps(no.low, yes.low, lanes.low), _mm256_blendv_ps(no.high, yes.high, lanes.high)};
+}
+
+// Each lane and the one W lanes on: their sum in the first, their difference in the second.
+template <int W>
+inline Floats butterflies(Floats x) {
+    if constexpr (W == 8) return {_mm256_add_ps(x.low, x.high), _mm256_sub_ps(x.low, x.high)};
+    const auto both = [](__m256 y) {
+        if constexpr (W == 4) {
+            const __m256 other = _mm256_permute2f128_ps(y, y, 1);
+            return _mm256_blend_ps(_mm256_add_ps(other, y), _mm256_sub_ps(other, y), 0xF0);
+        }
+        if constexpr (W == 2) {
+            const __m256 other = _mm256_permute_ps(y, 0x4E);
+            return _mm256_blend_ps(_mm256_add_ps(other, y), _mm256_sub_ps(other, y), 0xCC);
+        }
+        const __m256 other = _mm256_permute_ps(y, 0xB1);
+        return _mm256_blend_ps(_mm256_add_ps(other, y), _mm256_sub_ps(other, y), 0xAA);
+    };
+    return {both(x.low), both(x.high)};
+}
+
+// Four factors of 16 bits: the first and third, then the second and fourth.
+struct Factors {
+    int32_t even;
+    int32_t odd;
+};
+constexpr int32_t kFactorMax = 32767;    // signed factors: -kFactorMax … kFactorMax
+constexpr float kWeightMax = 32767.0f;   // unsigned ones: 0 … kWeightMax
+
+// 16 signed factors → 4 elements of `to`.
+inline void store_factors(Factors* to, Ints factors) {
+    const __m256i words = _mm256_permute4x64_epi64(_mm256_packs_epi32(factors.low, factors.high), 0xD8);
+    const __m256i apart = _mm256_shufflehi_epi16(_mm256_shufflelo_epi16(words, 0xD8), 0xD8);
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(to), apart);
+}
+// 16 unsigned ones, given as floats.
+inline void store_weights(Factors* to, Floats weights) { store_factors(to, to_ints(weights)); }
+
+// Codes of 16 lanes, by register.
+struct WideLine { __m256i even[2], odd[2]; };
+struct KeyLine : WideLine {};
+struct ValueLine : WideLine {};
+struct WeightLine : WideLine {};
+
+inline WideLine load_signed(const int8_t* from) {
+    WideLine line;
+    for (int i = 0; i < 2; ++i) {
+        const __m256i codes = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from) + i);
+        line.even[i] = _mm256_srai_epi16(_mm256_slli_epi16(codes, 8), 8);
+        line.odd[i] = _mm256_srai_epi16(codes, 8);
+    }
+    return line;
+}
+inline KeyLine load_keys(const int8_t* from) { return {load_signed(from)}; }
+inline ValueLine load_values(const int8_t* from) { return {load_signed(from)}; }
+inline WeightLine load_weights(const uint8_t* from) {
+    WeightLine line;
+    for (int i = 0; i < 2; ++i) {
+        const __m256i codes = _mm256_load_si256(reinterpret_cast<const __m256i*>(from) + i);
+        line.even[i] = _mm256_and_si256(codes, _mm256_set1_epi16(0xFF));
+        line.odd[i] = _mm256_srli_epi16(codes, 8);
+    }
+    return line;
+}
+
+// A sum for each lane.
+struct Products { __m256i sums[2]; };
+using ByteProducts = Products;
+constexpr int kMaxRows = 4;        // queries whose sums fit in the registers
+constexpr int kLinesAtOnce = 1;
+
+inline Products byte_products() { return {{_mm256_setzero_si256(), _mm256_setzero_si256()}}; }
+inline Products value_products() { return byte_products(); }
+inline Products key_products(int32_t) { return byte_products(); }
+inline void add(Products& products, const WideLine& line, Factors factors) {
+    const __m256i even = _mm256_set1_epi32(factors.even);
+    const __m256i odd = _mm256_set1_epi32(factors.odd);
+    for (int i = 0; i < 2; ++i) {
+        const __m256i sum = _mm256_add_epi32(products.sums[i], _mm256_madd_epi16(line.even[i], even));
+        products.sums[i] = _mm256_add_epi32(sum, _mm256_madd_epi16(line.odd[i], odd));
+    }
+}
+inline Ints sum_of(Products products) { return {products.sums[0], products.sums[1]}; }
+
+using FourInputs = Factors;
+constexpr int32_t kInputMax = 32767;
+constexpr bool kRoundsTwice = false;
+constexpr int kRows = 4;
+constexpr int kMostRows = 4;
+
+inline void store_inputs(FourInputs* to, Ints inputs) { store_factors(to, inputs); }
+
+}  // namespace rejoinder
