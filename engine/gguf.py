@@ -14,7 +14,12 @@ from gguf.quants import dequantize
 
 from engine.blueprint import Blueprint
 from engine.errors import ModelUnusable
-from engine.gguf_blueprint import ROPE_DIVISORS, gguf_blueprint, neighbouring_pairs
+from engine.gguf_blueprint import (
+    ROPE_DIVISORS,
+    gguf_blueprint,
+    gguf_family,
+    neighbouring_pairs,
+)
 from engine.gguf_header import GGUFHeader, TensorPlace, read_header
 from engine.shards import gguf_parts
 
@@ -59,9 +64,11 @@ class GGUFFile:
         return self._part(name).header.tensors[name].shape
 
     def blueprint(self, *, max_positions: int) -> Blueprint:
+        family = gguf_family(self._header)
         divisors = self._values(ROPE_DIVISORS) if ROPE_DIVISORS in self._found else None
         return gguf_blueprint(
             self._header,
+            family,
             vocab_size=self.shape("token_embd.weight")[0],
             tied="output.weight" not in self._found,
             rope_divisors=None if divisors is None else tuple(divisors.tolist()),
@@ -70,7 +77,7 @@ class GGUFFile:
 
     def tensor(self, name: str) -> torch.Tensor:
         values = self._values(name)
-        if self._pairs_dim is not None and _TURNED.fullmatch(name):
+        if _TURNED.fullmatch(name) and self._pairs_dim is not None:
             return _half_split(values, self._pairs_dim)
         return values
 

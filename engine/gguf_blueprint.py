@@ -35,8 +35,18 @@ def neighbouring_pairs(header: GGUFHeader) -> int | None:
     return _head_dim(header) if header.architecture == "llama" else None
 
 
+def gguf_family(header: GGUFHeader) -> Family:
+    """Raises ModelUnusable."""
+    family = _FAMILIES.get(header.architecture)
+    if family is None:
+        known = ", ".join(_FAMILIES)
+        raise ModelUnusable(f"architecture {header.architecture!r} is not supported; {known} are")
+    return family
+
+
 def gguf_blueprint(
     header: GGUFHeader,
+    family: Family,
     *,
     vocab_size: int,
     tied: bool,
@@ -44,10 +54,6 @@ def gguf_blueprint(
     max_positions: int,
 ) -> Blueprint:
     """Raises ModelUnusable for what is not understood."""
-    family = _FAMILIES.get(header.architecture)
-    if family is None:
-        known = ", ".join(_FAMILIES)
-        raise ModelUnusable(f"architecture {header.architecture!r} is not supported; {known} are")
     _refuse_unknown(header)
     num_heads, head_dim = _uniform(header, "attention.head_count"), _head_dim(header)
     scaling = _scaling(header) if rope_divisors is None else Divisors(values=rope_divisors)

@@ -16,13 +16,19 @@ def hub_folder(repository: str) -> Path:
     """`ORG/NAME` → its folder in the cache, without asking the network where it is whole.
     Raises ModelUnusable."""
     try:
-        return _cached(repository) or _snapshot(repository, local=False)
+        return _cached(repository) or _downloaded(repository)
     except HFValidationError as error:
         raise ModelUnusable(f"hf:{repository} is no name of a model: {error}") from error
     except (OSError, HfHubHTTPError) as error:
         raise ModelUnusable(
             f"hf:{repository} is not in the local cache and cannot be downloaded: {error}"
         ) from error
+
+
+def _downloaded(repository: str) -> Path:
+    folder = _snapshot(repository, local=False)
+    safetensors_files(folder)  # without a network, the library is content with what there is
+    return folder
 
 
 def _cached(repository: str) -> Path | None:

@@ -1,3 +1,4 @@
+import json
 from pathlib import Path
 
 import pytest
@@ -36,6 +37,102 @@ def test_a_model_is_called_after_its_file_without_the_quantisation(
 def test_a_model_that_is_not_there_is_unusable(model: str) -> None:
     with pytest.raises(ModelUnusable):
         locate(model)
+
+
+def _folder(path: Path) -> Path:
+    path.mkdir()
+    (path / "config.json").write_text("{}")
+    (path / "tokenizer.json").write_text("{}")
+    (path / "model.safetensors").write_bytes(b"tensors")
+    return path
+
+
+def test_a_folder_of_transformers_is_a_model_called_after_it(tmp_path: Path) -> None:
+    folder = _folder(tmp_path / "Qwen3-0.6B-bf16")
+    file = locate(str(folder))
+    assert file.path == folder
+    assert file.model_id == "qwen3-0.6b"
+    assert {path.name for path in file.files()} == {
+        "config.json", "tokenizer.json", "model.safetensors"
+    }  # fmt: skip
+
+
+def test_each_file_of_a_folder_is_in_its_digest(tmp_path: Path) -> None:
+    folder = _folder(tmp_path / "model")
+    digests = [locate(str(folder)).sha256()]
+    for name in ("config.json", "tokenizer.json", "model.safetensors"):
+        (folder / name).write_text("other")
+        digests.append(locate(str(folder)).sha256())
+    (folder / "chat_template.jinja").write_text("new")
+    digests.append(locate(str(folder)).sha256())
+    (folder / "README.md").write_text("answers do not depend on it")
+    assert locate(str(folder)).sha256() == digests[-1]
+    assert len(set(digests)) == 5
+
+
+def test_a_package_may_hold_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    package = tmp_path / "a_packaged_model"
+    package.mkdir()
+    (package / "__init__.py").write_text("raise SystemExit('it need not be imported')")
+    folder = _folder(package / "weights")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    assert locate("package:a_packaged_model").path == folder
+
+
+def test_a_file_in_parts_is_one_model(tmp_path: Path) -> None:
+    parts = [tmp_path / f"Big-Q8_0-0000{number}-of-00002.gguf" for number in (1, 2)]
+    for part in parts:
+        part.write_bytes(part.name.encode())
+    for model in (tmp_path, *parts):
+        file = locate(str(model))
+        assert file.path == parts[0]
+        assert file.model_id == "big"
+        assert file.files() == tuple(parts)
+    whole = locate(str(tmp_path)).sha256()
+    parts[1].write_bytes(b"other")
+    assert locate(str(tmp_path)).sha256() != whole
+
+
+def test_a_folder_that_lacks_a_shard_is_unusable(tmp_path: Path) -> None:
+    folder = _folder(tmp_path / "model")
+    index = {"weight_map": {"a": "model-1.safetensors", "b": "model.safetensors"}}
+    (folder / "model.safetensors.index.json").write_text(json.dumps(index))
+    with pytest.raises(ModelUnusable, match=r"lacks model-1\.safetensors"):
+        locate(str(folder))
+
+
+def _cached(hub: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A cache of the hub as its library leaves it; the network is off."""
+    from huggingface_hub import constants
+
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(hub))
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
+    repository = hub / "models--our-org--Tiny-Llama"
+    (repository / "refs").mkdir(parents=True)
+    (repository / "refs" / "main").write_text("c0ffee")
+    (repository / "snapshots").mkdir()
+    return _folder(repository / "snapshots" / "c0ffee")
+
+
+def test_a_model_of_the_hub_is_found_in_the_local_cache(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = _cached(tmp_path / "hub", monkeypatch)
+    file = locate("hf:our-org/Tiny-Llama")
+    assert file.path == folder
+    assert file.model_id == "tiny-llama"
+
+
+def test_a_model_of_the_hub_that_is_not_at_hand_is_unusable_offline(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = _cached(tmp_path / "hub", monkeypatch)
+    for model in ("hf:our-org/Other", "hf:our-org/Tiny-Llama"):
+        (folder / "model.safetensors").unlink(missing_ok=True)  # half a download is none
+        with pytest.raises(ModelUnusable, match="cannot be downloaded|lacks safetensors files"):
+            locate(model)
+    with pytest.raises(ModelUnusable, match="no name of a model"):
+        locate("hf:a/b/c")
 
 
 def test_another_kind_of_file_is_unusable(tmp_path: Path) -> None:
