@@ -15,11 +15,13 @@ class Answer:
         stops: Sequence[str],
         *,
         shown_ids: frozenset[int] = frozenset(),
+        after: int | None = None,
     ) -> None:
-        """`shown_ids`: control tokens that are text here, spelled as in templates."""
+        """`shown_ids`: control tokens that are text here, spelled as in templates. `after` is the
+        last token of the prompt (see `Tokenizer.detokeniser`)."""
         self._tokenizer = tokenizer
         self._shown_ids = shown_ids
-        self._characters = tokenizer.detokeniser()
+        self._characters = tokenizer.detokeniser(after=after)
         self._stops = StopMatcher(stops)
 
     def push(self, token_id: int) -> Cut:

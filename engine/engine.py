@@ -91,7 +91,9 @@ class Engine:
                     prompt_ids=prompt_ids,
                     max_new_tokens=room,
                     sampling=sampling,
-                    answer=Answer(self._tokenizer, sampling.stop, shown_ids=shown_ids),
+                    answer=Answer(
+                        self._tokenizer, sampling.stop, shown_ids=shown_ids, after=prompt_ids[-1]
+                    ),
                     chain=self._paging.library.chain(sharing.isolation),
                     tags=None if sharing.tags is None else frozenset(sharing.tags),
                     num_pinned=self._pins.num_pinned(prompt_ids),

@@ -58,7 +58,7 @@ def piece_list() -> tuple[list[str], list[float], list[int]]:
     found = ["▁t", "he", "▁the", "in", "▁a", "er", "ll", "▁w", "or", "▁wor", "ld", "▁world", "▁▁",
              "▁▁▁▁", "</", "s>", "10", "24", "▁H", "ell", "▁Hell", "▁Hello"]  # fmt: skip
     letters = sorted({char for text in CORPUS for char in text if char.isascii()} - {" ", "\n"})
-    found += ["▁", *letters, ">", "<", "é"]
+    found += ["▁", *letters, ">", "<", "/", "é"]
     merged = list(dict.fromkeys(found))
     scores = [0.0] * len(pieces) + [-float(rank) for rank in range(len(merged))]
     return pieces + merged, scores, kinds + [1] * len(merged)
