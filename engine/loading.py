@@ -14,17 +14,17 @@ from engine.engine import Engine
 from engine.errors import ModelUnusable
 from engine.families import Progress, load_model
 from engine.fingerprint import layout_fingerprint
-from engine.gguf import GGUFFile
 from engine.grammar import Grammars
 from engine.kernels.check import load_kernels, load_numba
 from engine.model import Model
+from engine.opening import open_model
 from engine.pages import PageLayout
 from engine.paging import make_paging
 from engine.pins import Pins
 from engine.pool import PagePool
 from engine.prompts import Prompts
 from engine.protocol import Message, Ready
-from engine.tokenizer import Tokenizer, tokenizer_from_gguf
+from engine.tokenizer import Tokenizer
 from engine.weights import locate
 
 
@@ -43,11 +43,11 @@ def load(config: EngineConfig, progress: Progress) -> Loaded:
     if config.device == "cuda":
         raise ModelUnusable("the engine has no GPU kernels yet: set `device` to auto or cpu")
     torch.set_num_threads(config.threads or len(os.sched_getaffinity(0)))
-    file = GGUFFile(locate(config.model).path)
-    tokenizer = tokenizer_from_gguf(file)
+    opened = open_model(locate(config.model).path)
+    tokenizer, template = opened.tokenizer, opened.template
     kernels = load_kernels()
     model = load_model(
-        file,
+        opened.source,
         weights=config.weights,
         max_positions=config.max_context,
         progress=progress,
@@ -55,7 +55,6 @@ def load(config: EngineConfig, progress: Progress) -> Loaded:
         tiled=None if kernels is not None else load_numba(),
     )
     pool = make_pool(config, model, tokenizer)
-    template = _template(file, tokenizer)
     engine = Engine(
         model=model,
         tokenizer=tokenizer,
@@ -117,15 +116,3 @@ def _pins(config: EngineConfig, tokenizer: Tokenizer, template: ChatTemplate | N
 
     encoders = [tokenizer.encode] if template is None else [tokenizer.encode, as_system]
     return Pins(config.kv_pin, encoders=encoders)
-
-
-def _template(file: GGUFFile, tokenizer: Tokenizer) -> ChatTemplate | None:
-    source = file.get("tokenizer.chat_template")
-    if source is None:
-        return None
-
-    def spelled(name: str) -> str:
-        token_id = file.get(f"tokenizer.ggml.{name}_token_id")
-        return "" if token_id is None else tokenizer.name(token_id)
-
-    return ChatTemplate(source, tokenizer, bos=spelled("bos"), eos=spelled("eos"))
