@@ -1,10 +1,12 @@
 """May the answer to one prompt be served for another? Pure and deterministic."""
 
+from collections.abc import Mapping
 from typing import Literal
 
 import msgspec
 
 from index.guards.content import Difference, compare_content
+from index.guards.own import OwnRule
 from index.guards.parse import GUARDS, Parsed, parse
 from index.guards.slips import slipped
 
@@ -13,6 +15,9 @@ Profile = Literal["strict", "balanced", "intent"]
 CONTENT = "content"
 WORD_ORDER = "word_order"
 """The two judgements over content words; switched by name like the guards."""
+
+OWN = "own_rule"
+"""The reason of a policy's own rules."""
 
 _NEVER_SLIPS = frozenset({"numbers", "negation", "code", "language"})
 """What a slip of the keyboard does not excuse: here a sign is all the difference."""
@@ -43,6 +48,8 @@ class Rules(msgspec.Struct, frozen=True, kw_only=True):
     thresholds: Thresholds
     guards: frozenset[str]
     """Names of the guards that are on."""
+    own: tuple[OwnRule, ...] = ()
+    """They hold whatever the profile, also between two spellings of one text."""
 
 
 STRICT = Thresholds(
@@ -74,31 +81,57 @@ INTENT = Thresholds(
 )
 """Chosen on labelled pairs with all-MiniLM-L6-v2; `tests/benchmark/semantic.py` measures them."""
 
-_ALL_GUARDS = frozenset(guard.name for guard in GUARDS) | {CONTENT, WORD_ORDER}
+ALL_GUARDS = frozenset(guard.name for guard in GUARDS) | {CONTENT, WORD_ORDER}
+"""Names that a policy can switch."""
+
 _PROFILES = {
-    "strict": Rules(thresholds=STRICT, guards=_ALL_GUARDS),
-    "balanced": Rules(thresholds=BALANCED, guards=_ALL_GUARDS),
+    "strict": Rules(thresholds=STRICT, guards=ALL_GUARDS),
+    "balanced": Rules(thresholds=BALANCED, guards=ALL_GUARDS),
     "intent": Rules(thresholds=INTENT, guards=frozenset({"numbers", "negation"})),
 }
 
 
-def rules_for(profile: Profile, *, threshold: float | None = None) -> Rules:
-    """The rules of a profile. A `threshold` of the user's own is the least similarity whatever
-    the words say; where a profile asks for more, it still does."""
+def rules_for(
+    profile: Profile,
+    *,
+    threshold: float | None = None,
+    guards: Mapping[str, bool] | None = None,
+    own: tuple[OwnRule, ...] = (),
+) -> Rules:
+    """The rules of a profile, changed by a policy.
+
+    `threshold` is the least similarity whatever the words say. A higher one than the profile's
+    narrows all others in proportion, so that it also fits an embedder whose similarities crowd
+    near 1. `guards` switches single guards on or off by name; `own` adds rules.
+    """
     rules = _PROFILES[profile]
+    switched = guards or {}
+    on = {name for name, is_on in switched.items() if is_on}
+    return Rules(
+        thresholds=_scaled(rules.thresholds, threshold),
+        guards=(rules.guards | on) - (switched.keys() - on),
+        own=own,
+    )
+
+
+def _scaled(default: Thresholds, threshold: float | None) -> Thresholds:
     if threshold is None:
-        return rules
-    default = rules.thresholds
-    chosen = Thresholds(
+        return default
+    # What is left up to 1 shrinks as a whole; a lower threshold leaves the others where they are.
+    share = min(1.0, (1 - threshold) / (1 - default.same))
+
+    def moved(least: float) -> float:
+        return max(threshold, 1 - (1 - least) * share)
+
+    return Thresholds(
         same=threshold,
         slip=threshold,
-        added=max(threshold, default.added),
-        narrowed=max(threshold, default.narrowed),
-        decided=max(threshold, default.decided),
-        exchanged=max(threshold, default.exchanged),
-        per_word=default.per_word,
+        added=moved(default.added),
+        narrowed=moved(default.narrowed),
+        decided=moved(default.decided),
+        exchanged=moved(default.exchanged),
+        per_word=default.per_word * share,
     )
-    return msgspec.structs.replace(rules, thresholds=chosen)
 
 
 class Accepted(msgspec.Struct, frozen=True, tag="accepted"):
@@ -131,6 +164,8 @@ def judge(query: str, candidate: str, *, similarity: float, rules: Rules) -> Ver
     reason = _guarded(a, b, guards)
     if reason is not None:
         return Refused(reason)
+    if any(rule.differs(query, candidate) for rule in rules.own):
+        return Refused(OWN)
     if guards is not rules.guards:
         return Accepted(similarity)
     return _measured(a, b, similarity=similarity, rules=rules)

@@ -5,12 +5,28 @@ that a record may be broken some day is for a classifier to learn.
 """
 
 import re
+from collections.abc import Iterable
 from re import Pattern
 
 import msgspec
 
 _MAX_END_CHARS = 200
 _CHINESE = re.compile(r"[\u4e00-\u9fff]")
+
+
+class Patterns(msgspec.Struct, frozen=True, kw_only=True):
+    """The rules of one policy, and what excuses a prompt from all of them."""
+
+    rules: tuple["VolatileRule", ...]
+    never: tuple[Pattern[str], ...] = ()
+
+    def reason(self, prompt: str) -> str | None:
+        """Reason of the first rule that holds, or None."""
+        return None if self.excuse(prompt) else volatile_by(self.rules, prompt)
+
+    def excuse(self, prompt: str) -> bool:
+        """Whether the prompt is never taken for volatile, whatever else speaks for it."""
+        return any(pattern.search(prompt) for pattern in self.never)
 
 
 class VolatileRule(msgspec.Struct, frozen=True, kw_only=True):
@@ -250,6 +266,17 @@ RULES: tuple[VolatileRule, ...] = (
     ),
 )
 """What is volatile or personal by default."""
+
+
+def patterns_of(own: Iterable[str] = (), *, never: Iterable[str] = ()) -> Patterns:
+    """The default rules, then `own` regular expressions, letter case aside; both are searched.
+
+    Raises `re.error` for a bad one.
+    """
+    return Patterns(
+        rules=(*RULES, *(volatile_rule("volatile:pattern", one) for one in own)),
+        never=tuple(re.compile(one, re.IGNORECASE) for one in never),
+    )
 
 
 def volatile(prompt: str) -> str | None:

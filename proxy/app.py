@@ -286,6 +286,7 @@ class Proxy:
         from index.embedder import load_embedder
         from index.semantic import SemanticIndex
         from index.volatility_learned import LearnedVolatility
+        from index.volatility_learned import LearnedVolatility
 
         self._say(f"embedder: loading {embedder.model}")
         self.health.embedder = "loading"
@@ -299,6 +300,7 @@ class Proxy:
             raise
         semantic: Semantic = SemanticIndex(loaded)
         self._cache.semantic = semantic
+        self._cache.learned = LearnedVolatility(loaded)
         self._cache.learned = LearnedVolatility(loaded)
         self.health.embedder = "ready"
         self._say("embedder: ready")

@@ -16,8 +16,10 @@ from index.errors import IndexFault, StoreFault
 from index.semantic import Candidate, NoSemantic, Semantic, Sought
 from index.store import Lookup, NotStored, Store, Stored
 from index.verdict import Accepted, Refused, judge
+from index.volatility_examples import Examples, Learned, NothingLearned
 from proxy.answer.freshness import Fresh, Stale, Unusable, is_due_early
 from proxy.answer.freshness import judge as judge_freshness
+from proxy.meaning import asks_classifier
 from proxy.metrics import Metrics
 from proxy.outcome import ExactHit, SemanticHit
 from proxy.question import Question
@@ -39,6 +41,9 @@ class Found(msgspec.Struct, frozen=True, kw_only=True):
     further_tags: tuple[str, ...] = ()
     """Of an entry that is there but lacks a tag of the request: the new one carries both."""
     embedding: bytes = b""
+    barred: str | None = None
+    """Why the question is volatile after all, as its embedding tells: it is to be forwarded as if
+    there were no cache."""
     reasons: tuple[str, ...] = ()
     """Why nothing is served, in the order of the lookups."""
 
@@ -59,6 +64,8 @@ class Cache:
         self._random = random
         self.semantic: Semantic = NoSemantic()
         """Replaced once, when the embedder has been loaded."""
+        self.learned: Learned = NothingLearned()
+        """Replaced together with it."""
         self._metrics = metrics
         self._clock = clock
 
@@ -144,6 +151,9 @@ class Cache:
 
     async def _by_meaning(self, question: Question, exact: Found) -> Found:
         sought = await self._seek(question)
+        barred = await self._learned_bar(question, sought)
+        if barred is not None:
+            return Found(barred=barred, reasons=(barred,))
         hit: SemanticHit | None = None
         reasons: tuple[str, ...] = (sought.reason,) if sought.reason else ()
         if question.eligibility.read and not reasons:
@@ -169,6 +179,25 @@ class Cache:
         except IndexFault as fault:
             self._fault("embedder", fault)
             return Sought(reason="embedder_fault")
+
+    async def _learned_bar(self, question: Question, sought: Sought) -> str | None:
+        """Why a question that no pattern names is volatile; a request that names a TTL is not."""
+        policy, ttl_s = question.route.policy, question.call.directives.ttl_s
+        if sought.embedding is None or policy is None or policy.semantic is None or ttl_s:
+            return None
+        assert question.fingerprint is not None
+        if question.patterns and question.patterns.excuse(question.fingerprint.prompt):
+            return None
+        examples = Examples(
+            volatile=policy.volatile.examples,
+            stable=policy.volatile.stable,
+            classifier=asks_classifier(policy.semantic, policy.volatile),
+        )
+        try:
+            return await self.learned.judge(sought.embedding, examples)
+        except IndexFault as fault:
+            self._fault("embedder", fault)
+            return None
 
     async def _first_accepted(
         self, question: Question, sought: Sought

@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection, Mapping
 import msgspec
 
 from index.verdict import Rules
+from index.volatility import Patterns
 from proxy.call import Call, Fingerprint
 from proxy.matching import Facts
 from proxy.question import Question
@@ -18,9 +19,11 @@ from proxy.request.fingerprint import fingerprint, fingerprints
 from proxy.request.invalidation import TagRules, Untaggable
 from proxy.routing import Route, Router
 from proxy.settings import config as written
+from proxy.settings.volatile import Volatile
 from proxy.settings.semantic import Semantic
 from proxy.upstreams.base import Upstream
 
+_NO_PATTERNS = Patterns(rules=())
 _WHO_ASKS = frozenset({"user", "metadata"})
 
 
@@ -34,14 +37,15 @@ class Decider:
         *,
         secret: bytes,
         applications: Collection[str] = (),
-        volatile: Callable[[str], str | None],
+        patterns_of: Callable[[Volatile], Patterns],
         rules_of: Callable[[Semantic], Rules],
     ) -> None:
         """`secret` is the store's; `applications` names the upstreams that are more than a model;
-        `rules_of` gives the rules of a semantic tier."""
+        `patterns_of` and `rules_of` compile what a policy says of volatile questions and of its
+        semantic tier."""
         self._router = router
         self._secret = secret
-        self._volatile = volatile
+        self._patterns = {name: patterns_of(one.volatile) for name, one in policies.items()}
         self._applications = frozenset(applications)
         self._tag_rules = {name: TagRules(policy.tags) for name, policy in policies.items()}
         self._verdict_rules = {
@@ -61,7 +65,8 @@ class Decider:
             fields=call.fields,
         )
         route = self._router.route(facts)
-        eligibility = judge_eligibility(call, route.policy, volatile=self._volatile)
+        patterns = self._patterns.get(route.policy_name or "", _NO_PATTERNS)
+        eligibility = judge_eligibility(call, route.policy, volatile=patterns.reason)
         if route.policy is None or not (eligibility.read or eligibility.write):
             return Question(call=call, route=route, eligibility=eligibility)
         tagged = self._tag_rules[route.policy_name or ""].tags_of(call)
@@ -79,6 +84,7 @@ class Decider:
             fingerprint=named,
             tags=tagged.tags,
             rules=self._verdict_rules.get(route.policy_name or ""),
+            patterns=patterns,
         )
 
     def fingerprint(

@@ -46,6 +46,8 @@ class Pipeline:
         if call.surface is Surface.EMBEDDINGS:
             return await self._batches.answer(question, client)
         found = await self._cache.find(question)
+        if found.barred is not None:
+            return await self._forward(question.barred(found.barred), Found(), client)
         while (hit := found.hit or servable(question, found)) is not None:
             reply = self._answering.from_entry(hit.entry, call)
             if reply is None:

@@ -3,6 +3,7 @@
 import msgspec
 
 from index.verdict import Rules
+from index.volatility import Patterns
 from proxy.answer.control import varied_by
 from proxy.call import Call, Fingerprint, Headers
 from proxy.request.eligibility import Eligibility
@@ -21,6 +22,8 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
     """Those that the request named and that the policy's rules found; an answer must carry all."""
     rules: Rules | None = None
     """Of the policy's semantic tier; None without one."""
+    patterns: Patterns | None = None
+    """By which the policy knows volatile questions; this one is not among them."""
 
     @property
     def key(self) -> str:
@@ -49,6 +52,11 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
         """The answer is made to its end even when every client has left."""
         policy = self.route.policy
         return self.eligibility.write and policy is not None and policy.on_disconnect == "finish"
+
+    def barred(self, reason: str) -> "Question":
+        """The same question, for which there is no cache."""
+        barred = Eligibility(read=False, write=False, semantic=False, reasons=(reason,))
+        return msgspec.structs.replace(self, eligibility=barred, fingerprint=None, tags=())
 
     def varied_by(self, response_headers: Headers) -> Headers | None:
         """What of the request its answer varies by (`proxy.answer.control.varied_by`)."""

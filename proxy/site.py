@@ -7,8 +7,6 @@ from collections.abc import Callable, Mapping
 import msgspec
 
 from index.lease import Leases
-from index.verdict import rules_for
-from index.volatility import volatile
 from proxy.answer.replay import Replays
 from proxy.answering import Answering
 from proxy.cache import Cache
@@ -20,6 +18,7 @@ from proxy.flights import Flights
 from proxy.forwarding import Forwarder
 from proxy.intake import Intake
 from proxy.keeping import Keeper
+from proxy.meaning import patterns_of_policy, rules_of_tier
 from proxy.meters import Meters
 from proxy.metrics import Metrics
 from proxy.outgoing import Outgoing
@@ -120,8 +119,8 @@ def make_site(
         config.policies,
         secret=shared.secret,
         applications=[n for n, one in config.upstreams.items() if one.kind == "application"],
-        volatile=volatile,
-        rules_of=lambda tier: rules_for(tier.profile, threshold=tier.threshold),
+        patterns_of=patterns_of_policy,
+        rules_of=rules_of_tier,
     )
     keeper = Keeper(
         cache=shared.cache,

@@ -14,6 +14,7 @@ from proxy.settings.config import Config, TagRule
 from proxy.settings.enginechecks import check_pages
 from proxy.settings.finding import Finding, check_header, check_name
 from proxy.settings.listenerchecks import check_listeners, check_processes
+from proxy.settings.meaningchecks import check_meaning
 from proxy.settings.routechecks import check_aliases, check_routes
 from proxy.settings.tree import Path, suggest
 from proxy.settings.upstreamchecks import check_servers
@@ -152,6 +153,7 @@ def _policies(config: Config) -> Iterator[Finding]:
         if policy.semantic is not None and config.embedder is None:
             message = "answers by meaning need an `embedder`"
             yield Finding(path=(*path, "semantic"), message=message, target=("embedder",))
+        yield from check_meaning(policy, path)
         for index, rule in enumerate(policy.tags):
             yield from _tag_rule(rule, (*path, "tags", index))
         for index, pattern in enumerate(policy.strip):

@@ -14,6 +14,7 @@ from proxy.settings.listeners import Admin, Quota, Shutdown, Tls
 from proxy.settings.semantic import Embedder, Semantic
 from proxy.settings.units import Bytes, Duration, Secret
 from proxy.settings.upstreams import Upstream
+from proxy.settings.volatile import Volatile
 
 T = TypeVar("T")
 
@@ -114,6 +115,8 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """Questions that are not answered from the cache even where they are asked again word for word:
     those whose answer changes by itself, and those whose answer is each person's own. A policy with
     `semantic` leaves out both in any case; a request that names a TTL is always taken."""
+    volatile: Volatile = Volatile()
+    """Which questions these are."""
     early_refresh: bool = True
     """Refresh an answer behind its readers' backs shortly before it expires: the sooner, the longer
     it took to make, and by chance, so that many readers of one answer do not all do it at once."""

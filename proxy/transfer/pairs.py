@@ -65,6 +65,8 @@ class Pairs:
 
     async def _keep(self, pair: Pair, question: Question, start: Snapshot) -> Fate:
         found = await self._cache.find(question)
+        if found.barred is not None:
+            return refused(f"answers to it are not stored: {found.barred}")
         if isinstance(found.hit, ExactHit):
             return Fate(kind=Kind.PRESENT)
         recording = record_plain(

@@ -1,0 +1,46 @@
+"""Checks of what a policy says about answers by meaning and volatile questions. Pure."""
+
+import re
+from collections.abc import Iterable, Iterator
+
+from index.verdict import ALL_GUARDS
+from proxy.settings.config import Policy
+from proxy.settings.finding import Finding
+from proxy.settings.tree import Path, suggest
+
+
+def check_meaning(policy: Policy, path: Path) -> Iterator[Finding]:
+    """Guards exist, patterns are regular expressions, and examples have somebody to read them."""
+    semantic, volatile = policy.semantic, policy.volatile
+    if semantic is not None:
+        for name in semantic.guards:
+            if name not in ALL_GUARDS:
+                message = f"no guard is called `{name}`{suggest(name, ALL_GUARDS)}"
+                yield Finding(path=(*path, "semantic", "guards", name), message=message)
+        for place, refusal in enumerate(semantic.refuse):
+            if refusal.pattern is not None:
+                yield from _pattern(
+                    refusal.pattern, (*path, "semantic", "refuse", place, "pattern")
+                )
+    yield from _patterns(volatile.patterns, (*path, "volatile", "patterns"))
+    yield from _patterns(volatile.never, (*path, "volatile", "never"))
+    for name in ("examples", "stable"):
+        if getattr(volatile, name) and semantic is None:
+            message = "examples are compared by meaning, and the policy has no `semantic`"
+            yield Finding(path=(*path, "volatile", name), message=message)
+
+
+def _patterns(patterns: Iterable[str], path: Path) -> Iterator[Finding]:
+    for place, pattern in enumerate(patterns):
+        yield from _pattern(pattern, (*path, place))
+
+
+def _pattern(pattern: str, path: Path) -> Iterator[Finding]:
+    try:
+        compiled = re.compile(pattern)
+    except re.error as error:
+        message = f"not a regular expression: {error.msg} at position {error.pos}"
+        yield Finding(path=path, message=message)
+        return
+    if compiled.search(""):
+        yield Finding(path=path, message="the pattern also finds nothing at all, everywhere")
