@@ -23,6 +23,8 @@ from proxy.settings.upstreams import Upstream
 _TENANT = re.compile(r"[!-+\--~]{1,128}")
 _GROUP = re.compile(r"\\(?:(\d+)|g<(\w+)>)")
 _PACKAGE = "package:"
+_HUB = "hf:"
+_HUB_MODEL = re.compile(r"hf:[\w.-]+/[\w.-]+")
 _ENGINE_NEEDS = ("torch", "gguf", "tokenizers", "jinja2")
 _REDIS_NEEDS = ("redis", "hiredis")
 _SEMANTIC_NEEDS = ("faiss", "onnxruntime", "sentence_transformers")
@@ -67,7 +69,7 @@ def _upstreams(config: Config, machine: Machine) -> Iterator[Finding]:
 def _engine(upstream: Upstream, path: Path, machine: Machine) -> Iterator[Finding]:
     assert upstream.engine is not None
     yield from _extra("engine", _ENGINE_NEEDS, path, machine)
-    yield from _model(upstream.engine.model, (*path, "model"), machine)
+    yield from _engine_model(upstream.engine.model, (*path, "model"), machine)
 
 
 def _store(config: Config, machine: Machine) -> Iterator[Finding]:
@@ -90,6 +92,15 @@ def _extra(extra: str, modules: tuple[str, ...], path: Path, machine: Machine) -
     lacking = [module for module in modules if not machine.has_module(module)]
     if lacking:
         message = f"{', '.join(lacking)} not installed: pip install 'rejoinder[{extra}]'"
+        yield Finding(path=path, message=message)
+
+
+def _engine_model(model: str, path: Path, machine: Machine) -> Iterator[Finding]:
+    """What is on the hub is only known when it is asked for."""
+    if not model.startswith(_HUB):
+        yield from _model(model, path, machine)
+    elif not _HUB_MODEL.fullmatch(model):
+        message = f"{model!r} is no name of a model on the hub, such as hf:Qwen/Qwen3-0.6B"
         yield Finding(path=path, message=message)
 
 

@@ -56,8 +56,9 @@ class Engine(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """The bundled engine, in a process of its own."""
 
     model: str
-    """A path (relative ones count from the current folder), or `package:NAME` for an installed
-    package that carries the model."""
+    """A path to a GGUF file or to a folder as transformers saves it (relative ones count from the
+    current folder), `package:NAME` for an installed package that carries either, or `hf:ORG/NAME`
+    for a model of the Hugging Face hub: from its local cache, else downloaded at the start."""
     model_id: str = ""
     """The id in `/v1/models` and in answers; by default made from the model's own name."""
     device: Literal["auto", "cpu", "cuda"] = "auto"
