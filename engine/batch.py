@@ -30,6 +30,34 @@ class StepBatch(msgspec.Struct, frozen=True, kw_only=True):
     sampled_rows: torch.Tensor  # [num_sampled], rows whose next token is wanted
     spans: AttentionSpans
 
+    def parts(self) -> tuple[torch.Tensor, ...]:
+        spans = self.spans
+        lines = (self.token_ids, self.positions, self.slots, self.sampled_rows)
+        return (*lines, spans.page_tables, spans.kv_lens, spans.query_starts)
+
+    def on(self, device: torch.device) -> "StepBatch":
+        """The same batch there, in one copy."""
+        if self.token_ids.device == device:
+            return self
+        parts = self.parts()
+        flat = torch.cat([part.reshape(-1) for part in parts])
+        pinned = flat.pin_memory() if device.type == "cuda" else flat
+        moved = pinned.to(device, non_blocking=True)
+        token_ids, positions, slots, rows, tables, kv_lens, starts = torch.split(
+            moved, [part.numel() for part in parts]
+        )
+        return StepBatch(
+            token_ids=token_ids,
+            positions=positions,
+            slots=slots,
+            sampled_rows=rows,
+            spans=AttentionSpans(
+                page_tables=tables.view(self.spans.page_tables.shape),
+                kv_lens=kv_lens,
+                query_starts=starts,
+            ),
+        )
+
 
 def build_batch(chunks: Many[Chunk], *, page_tokens: int) -> StepBatch:
     """`chunks` is not empty, nor is any of them."""

@@ -45,6 +45,6 @@ def calibrate(model: Model, tokenizer: Tokenizer, *, page_tokens: int) -> Calibr
     all_rows = msgspec.structs.replace(batch, sampled_rows=torch.arange(len(token_ids)))
     for layer in model.int8_layers:
         layer.watch(LOUDNESS)
-    pool = PagePool(layout, num_pages)
+    pool = PagePool(layout, num_pages, device=model.device)
     model.forward(all_rows, pool)
     return Calibration(pool=pool, num_tokens=len(token_ids))

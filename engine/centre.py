@@ -11,7 +11,7 @@ _SKIPPED_POSITIONS = 8
 def key_centres(calibration: Calibration) -> torch.Tensor:
     """float32 [num_layers, num_kv_heads, head_dim]: means over the text, after RoPE."""
     pool, num_tokens = calibration.pool, calibration.num_tokens
-    pages = torch.arange(pool.storage.shape[0])
+    pages = torch.arange(pool.storage.shape[0], device=pool.storage.device)
     return torch.stack([_mean_key(layer.keys.take(pages), num_tokens) for layer in pool.layers])
 
 

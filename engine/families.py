@@ -9,8 +9,11 @@ import torch
 from torch.nn.functional import gelu, silu
 
 from engine.attention.cpu import CPUAttention, TiledAttention
+from engine.attention.devices import PageKernels
+from engine.attention.spans import Attend
 from engine.blueprint import Blueprint
 from engine.config import ChosenDtype, WeightsDtype
+from engine.device import CPU
 from engine.errors import ModelUnusable
 from engine.fused import FusedLayer
 from engine.kernels.bindings import Kernels
@@ -51,15 +54,21 @@ def load_model(
     progress: Progress,
     kernels: Kernels | None = None,
     tiled: TiledAttention | None = None,
+    device: torch.device = CPU,
+    page_kernels: PageKernels | None = None,
 ) -> Model:
     """Reads all tensors. Without `kernels`, torch computes everything but what `tiled`, attention
-    over INT8 pages, is given for. Raises ModelUnusable for what it does not know."""
+    over INT8 pages, is given for. With `page_kernels` they attend, on `device`; `kernels` and
+    `tiled` are for the CPU. Raises ModelUnusable for what it does not know."""
     blueprint = source.blueprint(max_positions=max_positions)
-    tensors = _Tensors(source)
+    tensors = _Tensors(source, device)
     chosen = _chosen(weights, tensors, blueprint, kernels)
-    model = _Builder(tensors, blueprint, Projections(chosen, kernels), kernels, tiled).build(
-        progress
-    )
+    if kernels is not None:
+        tiled = TiledAttention(name="cpp", attend=kernels.attend, grouped=True)
+    calls: Counter[str] = Counter()
+    attend = page_kernels.attention(calls) if page_kernels else CPUAttention(tiled, calls)
+    builder = _Builder(tensors, blueprint, Projections(chosen, kernels), kernels, attend, calls)
+    model = builder.build(progress)
     tensors.check_all_read()
     return model
 
@@ -67,13 +76,14 @@ def load_model(
 class _Tensors:
     """Remembers what was read: what a model has and nobody asked for, we do not understand."""
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: Source, device: torch.device) -> None:
         self._source = source
+        self.device = device
         self._read: set[str] = set()
 
     def __call__(self, name: str) -> torch.Tensor:
         self._read.add(name)
-        return self._source.tensor(name)
+        return self._source.tensor(name).to(self.device)
 
     def optional(self, name: str) -> torch.Tensor | None:
         return self(name) if name in self._source.names else None
@@ -97,7 +107,8 @@ class _Builder:
         blueprint: Blueprint,
         projections: Projections,
         kernels: Kernels | None,
-        tiled: TiledAttention | None,
+        attend: Attend,
+        calls: Counter[str],
     ) -> None:
         self._tensors = tensors
         self._family = blueprint.family
@@ -105,10 +116,8 @@ class _Builder:
         self._tied = blueprint.tied
         self._projections = projections
         self._kernels = kernels
-        self._tiled = tiled
-        if kernels is not None:
-            self._tiled = TiledAttention(name="cpp", attend=kernels.attend)
-        self._calls: Counter[str] = Counter()
+        self._attend = attend
+        self._calls = calls
         # Kernels multiply scores by 1 / sqrt(head_dim); the rest is put into the queries.
         self._query_factor = blueprint.attention_scale * math.sqrt(self._shape.head_dim)
 
@@ -147,7 +156,7 @@ class _Builder:
                 qkv=qkv,
                 output=output,
                 shape=self._shape,
-                attend=CPUAttention(self._tiled, self._calls),
+                attend=self._attend,
                 head_norm=self._head_norm(name),
             ),
             attention_post_norm=self._post_norm(f"{name}.post_attention_norm.weight"),
@@ -198,7 +207,7 @@ class _Builder:
         if all(bias is None for bias in biases):
             return torch.cat(weights), None
         filled = [
-            torch.zeros(len(weight)) if bias is None else bias
+            torch.zeros(len(weight), device=weight.device) if bias is None else bias
             for weight, bias in zip(weights, biases, strict=True)
         ]
         return torch.cat(weights), torch.cat(filled)
@@ -219,7 +228,12 @@ class _Builder:
 
     def _rope(self, rope: RopeShape) -> Rope:
         shape = self._shape
-        return Rope(rope, head_dim=shape.head_dim, max_positions=shape.max_positions)
+        return Rope(
+            rope,
+            head_dim=shape.head_dim,
+            max_positions=shape.max_positions,
+            device=self._tensors.device,
+        )
 
 
 def _chosen(

@@ -2,14 +2,17 @@
 
 import os
 import time
+from functools import partial
 
 import msgspec
 import torch
 
+from engine.attention.devices import PageKernels, triton_kernels
 from engine.calibration import calibrate
 from engine.centre import key_centres
 from engine.chat import ChatTemplate
-from engine.config import EngineConfig
+from engine.config import EngineConfig, WeightsDtype
+from engine.device import CPU, chosen_device
 from engine.engine import Engine
 from engine.errors import ModelUnusable
 from engine.families import Progress, load_model
@@ -40,21 +43,23 @@ class Loaded(msgspec.Struct, frozen=True, kw_only=True):
 def load(config: EngineConfig, progress: Progress) -> Loaded:
     """Raises ModelUnusable. Sets torch's thread count for the whole process."""
     started = time.perf_counter()
-    if config.device == "cuda":
-        raise ModelUnusable("the engine has no GPU kernels yet: set `device` to auto or cpu")
+    device = chosen_device(config.device)
     torch.set_num_threads(config.threads or len(os.sched_getaffinity(0)))
     opened = open_model(locate(config.model).path)
     tokenizer, template = opened.tokenizer, opened.template
-    kernels = load_kernels()
+    kernels = load_kernels() if device == CPU else None
+    page_kernels = None if device == CPU else triton_kernels()
     model = load_model(
         opened.source,
-        weights=config.weights,
+        weights=_weights(config, device),
         max_positions=config.max_context,
         progress=progress,
         kernels=kernels,
-        tiled=None if kernels is not None else load_numba(),
+        tiled=load_numba() if device == CPU and kernels is None else None,
+        device=device,
+        page_kernels=page_kernels,
     )
-    pool = make_pool(config, model, tokenizer)
+    pool = make_pool(config, model, tokenizer, page_kernels=page_kernels)
     engine = Engine(
         model=model,
         tokenizer=tokenizer,
@@ -84,21 +89,41 @@ def load(config: EngineConfig, progress: Progress) -> Loaded:
     )
 
 
-def make_pool(config: EngineConfig, model: Model, tokenizer: Tokenizer) -> PagePool:
-    """As many pages as the memory holds; the model is calibrated, and the mean keys are taken
-    off, where something is rounded."""
-    layout = PageLayout.of(model.shape, dtype=config.kv_dtype, page_tokens=config.page_tokens)
+def _weights(config: EngineConfig, device: torch.device) -> WeightsDtype:
+    """A GPU has bf16: int8 in groups is for the CPU's kernels."""
+    if device == CPU or config.weights == "fp32":
+        return config.weights
+    return "bf16"
+
+
+def make_pool(
+    config: EngineConfig,
+    model: Model,
+    tokenizer: Tokenizer,
+    *,
+    page_kernels: PageKernels | None = None,
+) -> PagePool:
+    """As many pages as the memory holds, on the model's device; the model is calibrated, and the
+    mean keys are taken off, where something is rounded."""
+    layout = PageLayout.of(
+        model.shape,
+        dtype=config.kv_dtype,
+        page_tokens=config.page_tokens,
+        for_cpu=page_kernels is None,
+    )
     num_pages = config.kv_memory_bytes // layout.page_bytes
     if num_pages == 0:
         raise ModelUnusable(
             f"kv_cache.memory of {config.kv_memory_bytes} bytes holds no page of "
             f"{layout.page_bytes} bytes"
         )
+    writer = None if page_kernels is None else page_kernels.writer
+    make = partial(PagePool, layout, num_pages, device=model.device, writer=writer)
     if not layout.has_scales and not model.int8_layers:
-        return PagePool(layout, num_pages)
+        return make()
     calibration = calibrate(model, tokenizer, page_tokens=config.page_tokens)
     centres = key_centres(calibration) if layout.has_scales else None
-    return PagePool(layout, num_pages, key_centres=centres)
+    return make(key_centres=centres)
 
 
 def _fingerprint(config: EngineConfig, model: Model, pool: PagePool) -> bytes:

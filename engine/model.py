@@ -8,6 +8,7 @@ import torch
 from engine.batch import StepBatch
 from engine.config import ChosenDtype
 from engine.fused import FusedLayer
+from engine.graphs import DecodeGraphs
 from engine.layers import DecoderLayer, Projection, RMSNorm
 from engine.linear import Int8Linear
 from engine.pool import PagePool
@@ -46,13 +47,26 @@ class Model:
         self._head = head
         self._rope = rope
         self._local_rope = local_rope
+        self.device = embedding.device
+        self._graphs: DecodeGraphs | None = None
+        if self.device.type == "cuda":
+            self._graphs = DecodeGraphs(self.compute, attention_calls)
 
     @torch.inference_mode()
     def forward(self, batch: StepBatch, pool: PagePool) -> torch.Tensor:
-        """Computes the batch's tokens, writes their keys and values into the pool's pages.
+        """Computes the batch's tokens, writes their keys and values into the pool's pages, which
+        lie on this model's device; the batch may lie elsewhere.
 
-        Returns logits float32 [num_sampled, vocab_size] of `batch.sampled_rows`.
+        Returns logits float32 [num_sampled, vocab_size] of `batch.sampled_rows`, on the device and
+        valid until the next call.
         """
+        batch = batch.on(self.device)
+        replayed = None if self._graphs is None else self._graphs.run(batch, pool)
+        return self.compute(batch, pool) if replayed is None else replayed
+
+    @torch.inference_mode()
+    def compute(self, batch: StepBatch, pool: PagePool) -> torch.Tensor:
+        """As `forward`, kernel by kernel, of a batch that lies on the device."""
         hidden = self._embedding[batch.token_ids].float()  # [num_tokens, hidden_size]
         if self._embedding_scale != 1.0:
             hidden = hidden * self._embedding_scale

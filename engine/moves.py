@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import msgspec
 import torch
 
-from engine.memory import large_block
+from engine.device import host_block
 
 
 class SwapOut(msgspec.Struct, frozen=True, kw_only=True):
@@ -33,7 +33,8 @@ class PageMover:
         """`storage` uint8 [num_pages, page_bytes]. Memory for slots is taken when it is used."""
         self._storage = storage
         page_bytes = storage.shape[1]
-        self._swapped = large_block(num_slots * page_bytes).view(num_slots, page_bytes)
+        swapped = host_block(storage.device, num_slots * page_bytes)
+        self._swapped = swapped.view(num_slots, page_bytes)
 
     @torch.inference_mode()
     def run(self, moves: Sequence[Move]) -> None:

@@ -9,13 +9,20 @@ class Rope:
     """Angles by position. Frequencies are computed in float64: at position 8,000 float32 angles
     are off by 5e-4."""
 
-    def __init__(self, shape: RopeShape, *, head_dim: int, max_positions: int) -> None:
+    def __init__(
+        self,
+        shape: RopeShape,
+        *,
+        head_dim: int,
+        max_positions: int,
+        device: torch.device | None = None,
+    ) -> None:
         frequencies = torch.tensor(shape.frequencies(head_dim), dtype=torch.float64)
         positions = torch.arange(max_positions, dtype=torch.float64)
         angles = torch.outer(positions, frequencies)  # [max_positions, head_dim / 2]
         cos, sin = angles.cos() * shape.magnitude, angles.sin() * shape.magnitude
-        self._cos = torch.cat((cos, cos), dim=1).float()
-        self._sin = torch.cat((-sin, sin), dim=1).float()
+        self._cos = torch.cat((cos, cos), dim=1).float().to(device)
+        self._sin = torch.cat((-sin, sin), dim=1).float().to(device)
 
     def at(self, positions: torch.Tensor) -> "Rotation":
         """`positions` int64 [num_tokens]."""

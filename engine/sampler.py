@@ -39,8 +39,10 @@ class Sampler:
         logits = logits[:, : self._tokenizer.vocab_size]
         greedy = logits.argmax(dim=-1).tolist()
         picks = []
+        if not all(_is_bare(sequence) for sequence in sequences):
+            logits = logits.cpu()  # many small steps, each of which a GPU would be asked for
         for row, sequence, likeliest in zip(logits, sequences, greedy, strict=True):
-            plain = sequence.matcher is None and _is_plain(sequence.sampling)
+            plain = _is_likeliest(sequence)
             token_id = likeliest if plain else _draw(self._adjusted(row, sequence), sequence)
             picks.append(Pick(token_id=token_id, choice=self._choice(row, token_id, sequence)))
         return picks
@@ -69,6 +71,15 @@ class Sampler:
     def _logprob(self, token_id: int, logprob: float) -> TokenLogprob:
         text = self._tokenizer.bytes_of(token_id) or self._tokenizer.name(token_id).encode()
         return TokenLogprob(token=text, logprob=logprob)
+
+
+def _is_likeliest(sequence: Sequence) -> bool:
+    return sequence.matcher is None and _is_plain(sequence.sampling)
+
+
+def _is_bare(sequence: Sequence) -> bool:
+    """Nothing is asked of its logits but the likeliest token."""
+    return _is_likeliest(sequence) and sequence.sampling.top_logprobs is None
 
 
 def _is_plain(sampling: Sampling) -> bool:

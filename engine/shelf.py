@@ -83,7 +83,7 @@ class DiskShelf:
         pages: PageAllocator,
         storage: torch.Tensor,
     ) -> None:
-        """`storage` uint8 [num_pages, page_bytes] on the CPU: the pool's pages."""
+        """`storage` uint8 [num_pages, page_bytes]: the pool's pages."""
         self._file = file
         self._cache = cache
         self._pages = pages
@@ -160,7 +160,7 @@ class DiskShelf:
         slot = self._slot()
         if slot is None:
             return
-        contents = self._storage[page.place].numpy().tobytes()
+        contents = self._storage[page.place].cpu().numpy().tobytes()
         kept = KnownPage(
             digest=page.digest,
             parent=page.parent,
