@@ -152,9 +152,7 @@ class LocalUpstream:
                     stream=bool(completion.stream),
                 )
             case _:
-                raise ClientError(
-                    404, f"The bundled engine does not serve {method} {path}.", code="unknown_url"
-                )
+                raise ClientError(404, _not_served(method, path), code="unknown_url")
 
     def _chat_form(self, chat: ChatBody) -> ChatForm:
         tooling = chat.tooling
@@ -230,6 +228,13 @@ class _Body(AsyncGenerator[bytes, None]):
             await self._pieces.aclose()
         finally:
             await self._generation.aclose()
+
+
+def _not_served(method: str, path: str) -> str:
+    served = "It serves POST /chat/completions and POST /completions"
+    if path == "/embeddings":
+        served += "; route embeddings to an upstream with an embedding model"
+    return f"The bundled engine does not serve {method} {path}. {served}."
 
 
 def _in_quarters(say: Callable[[float], None]) -> Callable[[float], None]:

@@ -274,9 +274,11 @@ async def test_bad_json_is_a_400_and_other_paths_a_404(local: LocalUpstream) -> 
     response, body = await _send(local, b'{"messages": ')
     assert response.status == 400
     assert "JSON" in json.loads(body)["error"]["message"]
-    response, body = await _send(local, {"input": "x"}, "/embeddings")
-    assert response.status == 404
-    assert json.loads(body)["error"]["code"] == "unknown_url"
+    for path in ("/embeddings", "/responses"):
+        response, body = await _send(local, {"input": "x"}, path)
+        error = json.loads(body)["error"]
+        assert (response.status, error["code"]) == (404, "unknown_url")
+        assert "POST /chat/completions" in error["message"]
 
 
 @pytest.mark.parametrize("read", [0, 1, 3])
