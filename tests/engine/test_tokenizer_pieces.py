@@ -38,11 +38,15 @@ def _text(tokenizer: Tokenizer, ids: list[int], *, after: int | None = None) -> 
     return "".join(map(detokeniser.push, ids)) + detokeniser.close()
 
 
-# Ids computed once by transformers from the same file.
+# Ids computed once by SentencePiece itself from the same pieces and scores.
 @pytest.mark.parametrize(
     ("text", "ids"),
     [
         ("Hello world", [2, 9259, 1902]),
+        ("a\n\n6 123", [2, 236746, 108, 236825, 236743, 236770, 236778, 236800]),
+        (" two  spaces", [2, 1156, 138, 35220]),
+        ("灯塔 🚀", [2, 239785, 240019, 236743, 242015]),
+        ("def f(x):\n\treturn x", [2, 2063, 517, 236769, 236781, 1473, 107, 255968, 2060, 1123]),
     ],
 )
 def test_gemma_spells_as_the_reference(gemma: Tokenizer, text: str, ids: list[int]) -> None:
