@@ -4,7 +4,7 @@ from typing import Literal
 
 import msgspec
 
-KVDtype = Literal["int8", "bf16", "fp32"]
+KVDtype = Literal["int8", "int8-hq", "bf16", "fp32"]
 WeightsDtype = Literal["auto", "fp32", "bf16", "int8"]
 ChosenDtype = Literal["fp32", "bf16", "int8"]
 Device = Literal["auto", "cpu", "cuda"]

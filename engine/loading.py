@@ -111,6 +111,8 @@ def make_pool(
         page_tokens=config.page_tokens,
         for_cpu=page_kernels is None,
     )
+    if layout.num_groups > 1 and not layout.for_cpu:
+        raise ModelUnusable("kv_cache.dtype int8-hq is for CPUs: on a GPU choose int8 or bf16")
     num_pages = config.kv_memory_bytes // layout.page_bytes
     if num_pages == 0:
         raise ModelUnusable(

@@ -4,7 +4,7 @@ A page holds `page_tokens` tokens of all layers, contiguously, so that to swap, 
 it is one copy. Within a page, layer by layer:
 
     K [num_kv_heads, page_tokens, head_dim] | V the same
-    and in int8 mode | K scales fp16 [num_kv_heads, page_tokens] | V scales the same
+    and in INT8 modes | K scales fp16 [num_kv_heads * num_groups, page_tokens] | V scales the same
 
 INT8 pages are tiled where sizes allow: see `engine.vectors`, which alone knows the inner order.
 
@@ -23,7 +23,8 @@ LANE_CODES = 4
 """Codes that one lane multiplies at a time."""
 _ALIGNMENT_BYTES = 64
 _SCALE_BYTES = 2
-_ELEMENT_BYTES: dict[KVDtype, int] = {"int8": 1, "bf16": 2, "fp32": 4}
+_GROUP_CHANNELS = 32
+_ELEMENT_BYTES: dict[KVDtype, int] = {"int8": 1, "int8-hq": 1, "bf16": 2, "fp32": 4}
 
 
 class PageLayout(msgspec.Struct, frozen=True, kw_only=True):
@@ -55,13 +56,20 @@ class PageLayout(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def has_scales(self) -> bool:
-        return self.dtype == "int8"
+        return self.dtype in ("int8", "int8-hq")
+
+    @property
+    def num_groups(self) -> int:
+        """Parts of a vector, equally long, that have a scale each. More than one where that is
+        asked for, unless the head size does not divide. Then values are rotated as keys are."""
+        grouped = self.dtype == "int8-hq" and self.head_dim % _GROUP_CHANNELS == 0
+        return self.head_dim // _GROUP_CHANNELS if grouped else 1
 
     @property
     def tiled(self) -> bool:
         """Codes are ordered for kernels, not by token."""
         fits = self.page_tokens % TILE_TOKENS == self.head_dim % TILE_TOKENS == 0
-        return self.dtype == "int8" and fits and self.for_cpu
+        return self.has_scales and fits and self.for_cpu
 
     @property
     def element_bytes(self) -> int:
@@ -74,7 +82,7 @@ class PageLayout(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def _scales_bytes(self) -> int:
-        scales = self.num_kv_heads * self.page_tokens if self.has_scales else 0
+        scales = self.num_kv_heads * self.num_groups * self.page_tokens if self.has_scales else 0
         return _aligned(scales * _SCALE_BYTES)
 
     @property

@@ -12,6 +12,7 @@ from engine.vectors import PagedVectors
 
 _ELEMENT: dict[str, torch.dtype] = {
     "int8": torch.int8,
+    "int8-hq": torch.int8,
     "bf16": torch.bfloat16,
     "fp32": torch.float32,
 }
@@ -60,7 +61,7 @@ class LayerPages:
 
     keys, values   vectors of head_dim by page, head and place in the page; int8, bf16 or fp32
     window         tokens that a query of this layer sees, itself included; None: all
-    *_scales       fp16 [num_pages, num_kv_heads, page_tokens] with int8, else None
+    *_scales       fp16 [num_pages, num_kv_heads * num_groups, page_tokens] with INT8, else None
     """
 
     def __init__(
@@ -82,7 +83,7 @@ class LayerPages:
         self.key_scales: torch.Tensor | None = None
         self.value_scales: torch.Tensor | None = None
         if layout.has_scales:
-            scales = (layout.num_kv_heads, layout.page_tokens)
+            scales = (layout.num_kv_heads * layout.num_groups, layout.page_tokens)
             self.key_scales = pool.view(torch.half, layout.key_scales_at(layer), scales)
             self.value_scales = pool.view(torch.half, layout.value_scales_at(layer), scales)
         self._rotation = rotation
@@ -94,6 +95,16 @@ class LayerPages:
         """Queries, or keys with their centre still in, as the pages hold keys: H x, float32
         [num_tokens, heads, head_dim]. The identity where pages are not quantised."""
         return heads if self._rotation is None else heads @ self._rotation
+
+    @property
+    def turns_values(self) -> bool:
+        """Values, too, lie in the pages as H v."""
+        return self.layout.num_groups > 1
+
+    def turn_back(self, attended: torch.Tensor) -> torch.Tensor:
+        """Sums of the pages' values → of values as they were written: H is its own inverse. In any
+        shape [..., head_dim]; the identity where values are not turned."""
+        return self.turn(attended) if self.turns_values else attended
 
     def write(self, turned_keys: torch.Tensor, values: torch.Tensor, slots: torch.Tensor) -> None:
         """Store keys (after RoPE and `turn`) and values, float32 [num_tokens, num_kv_heads,
@@ -109,11 +120,16 @@ class LayerPages:
             return
         if self.turned_centre is not None:
             turned_keys = turned_keys - self.turned_centre
+        if self.turns_values:
+            values = self.turn(values)
         # Both at once: for a few tokens, the number of calls is what costs.
-        rounded = quantise(torch.stack((turned_keys, values)))
-        self.keys.put(pages, places, rounded.codes[0])
-        self.values.put(pages, places, rounded.codes[1])
-        self.key_scales[pages, :, places], self.value_scales[pages, :, places] = rounded.scales
+        vectors = torch.stack((turned_keys, values))
+        rounded = quantise(vectors.unflatten(-1, (self.layout.num_groups, -1)))
+        codes = rounded.codes.view(vectors.shape)
+        self.keys.put(pages, places, codes[0])
+        self.values.put(pages, places, codes[1])
+        scales = rounded.scales.flatten(2)
+        self.key_scales[pages, :, places], self.value_scales[pages, :, places] = scales
 
 
 PageWriter = Callable[[LayerPages, torch.Tensor, torch.Tensor, torch.Tensor], None]

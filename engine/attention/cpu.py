@@ -7,14 +7,20 @@ import torch
 
 from engine.attention.reference import attend
 from engine.attention.spans import Attend, AttentionSpans
+from engine.pages import PageLayout
 from engine.pool import LayerPages
 
 
 class TiledAttention(msgspec.Struct, frozen=True, kw_only=True):
-    """What reads tiled pages as they are, and the name that it is counted under."""
+    """What reads tiled pages as they are, and the name that it is counted under. `grouped`: also
+    those that have several scales for a vector."""
 
     name: str
     attend: Attend
+    grouped: bool = False
+
+    def reads(self, layout: PageLayout) -> bool:
+        return layout.tiled and (self.grouped or layout.num_groups == 1)
 
 
 class CPUAttention:
@@ -27,7 +33,7 @@ class CPUAttention:
     def __call__(
         self, queries: torch.Tensor, pages: LayerPages, spans: AttentionSpans
     ) -> torch.Tensor:
-        if self._tiled is not None and pages.layout.tiled:
+        if self._tiled is not None and self._tiled.reads(pages.layout):
             self._calls[self._tiled.name] += 1
             return self._tiled.attend(queries, pages, spans)
         self._calls["torch"] += 1

@@ -34,7 +34,7 @@ def attend(queries: torch.Tensor, pages: LayerPages, spans: AttentionSpans) -> t
             result[rows_of] = _prefill(
                 queries[rows_of], pages, spans.page_tables[i], int(spans.kv_lens[i])
             )
-    return result
+    return pages.turn_back(result)
 
 
 def _groups(singles: list[int], spans: AttentionSpans) -> list[list[int]]:
@@ -59,26 +59,39 @@ def _decode(
         unseen |= torch.arange(num_kv) < ends - pages.window
 
     def gathered(part: torch.Tensor) -> torch.Tensor:
-        """[num_seqs * num_pages, num_kv_heads, page_tokens, …] → float32 [num_seqs,
-        num_kv_heads, num_kv, …]"""
+        """[num_seqs * num_pages, heads or groups, page_tokens, …] → float32 [num_seqs,
+        the same, num_kv, …]"""
         taken = part.view(num_seqs, num_pages, *part.shape[1:])
         by_head = taken.transpose(1, 2)
         # Ordered and widened in one pass.
         wide = torch.empty(by_head.shape, dtype=torch.float32).copy_(by_head)
-        return wide.view(num_seqs, num_kv_heads, num_kv, *part.shape[3:])
+        return wide.view(num_seqs, part.shape[1], num_kv, *part.shape[3:])
 
+    def by_group(vectors: torch.Tensor, scales: torch.Tensor | None) -> torch.Tensor:
+        """float32 [num_seqs, num_kv_heads, num_kv, head_dim], scales applied where there are
+        several for a vector."""
+        wide = gathered(vectors)
+        if scales is None or pages.layout.num_groups == 1:
+            return wide
+        return _scaled(wide, of_all(scales).unflatten(1, (num_kv_heads, -1)))
+
+    def of_all(scales: torch.Tensor) -> torch.Tensor:
+        """→ float32 [num_seqs, num_kv_heads * num_groups, num_kv]"""
+        return gathered(scales.index_select(0, tables))
+
+    folds = pages.layout.num_groups == 1
     grouped = queries.view(num_seqs, num_kv_heads, num_heads // num_kv_heads, head_dim)
-    scores = (grouped / math.sqrt(head_dim)) @ gathered(pages.keys.take(tables)).mT
-    if pages.key_scales is not None:
-        scores *= gathered(pages.key_scales.index_select(0, tables))[:, :, None]
+    keys = by_group(pages.keys.take(tables), pages.key_scales)
+    scores = (grouped / math.sqrt(head_dim)) @ keys.mT
+    if pages.key_scales is not None and folds:
+        scores *= of_all(pages.key_scales)[:, :, None]
     weights = scores.masked_fill_(unseen, -math.inf).softmax(dim=-1)
-    values = gathered(pages.values.take(tables))
-    if pages.value_scales is None:
-        values = values.masked_fill(unseen.view(num_seqs, 1, num_kv, 1), 0.0)
+    values = by_group(pages.values.take(tables), pages.value_scales)
+    # 0 * NaN is NaN: what lies behind the last token must not be multiplied.
+    if pages.value_scales is not None and folds:
+        weights *= of_all(pages.value_scales)[:, :, None].masked_fill(unseen, 0.0)
     else:
-        # 0 * NaN is NaN: what lies behind the last token must not be multiplied.
-        scales = gathered(pages.value_scales.index_select(0, tables))
-        weights *= scales[:, :, None].masked_fill(unseen, 0.0)
+        values = values.masked_fill(unseen.view(num_seqs, 1, num_kv, 1), 0.0)
     return (weights @ values).view(num_seqs, num_heads, head_dim)
 
 
@@ -95,7 +108,7 @@ def _prefill(
         vectors = part.take(table).transpose(0, 1).flatten(1, 2)[:, :num_kv].float()
         if scales is not None:
             factors = scales.index_select(0, table).transpose(0, 1).flatten(1, 2)[:, :num_kv]
-            vectors *= factors.float()[..., None]
+            vectors = _scaled(vectors, factors.float().unflatten(0, (num_kv_heads, -1)))
         return vectors[None]
 
     first = num_kv - num_queries
@@ -113,3 +126,9 @@ def _prefill(
     )
     by_head = attended.view(num_kv_heads, group, num_queries, head_dim)
     return by_head.permute(2, 0, 1, 3).reshape(num_queries, num_heads, head_dim)
+
+
+def _scaled(vectors: torch.Tensor, scales: torch.Tensor) -> torch.Tensor:
+    """`vectors` [..., num_kv, head_dim] times `scales` [..., num_groups, num_kv]."""
+    grouped = vectors.unflatten(-1, (scales.shape[-2], -1))
+    return (grouped * scales.mT[..., None]).flatten(-2)

@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "block.h"
+#include "hadamard.h"
 
 namespace rejoinder {
 namespace {
@@ -12,19 +13,22 @@ constexpr int64_t kSplit = 256;    // tokens of one partial result; fixed, so th
 constexpr int64_t kPagesAhead = 2; // of what is fetched meanwhile
 constexpr float kLog2E = 1.4426950408889634f;
 
-void round_query(const float* query, int64_t head_dim, Row& row, Factors* factors) {
+// `code_sums` [num_groups]
+void round_query(const float* query, const Pages& pages, Row& row, Factors* factors, int32_t* code_sums) {
     Floats most = floats(0.0f);
-    for (int64_t d = 0; d < head_dim; d += kLanes) most = max(most, abs(load(query + d)));
+    for (int64_t d = 0; d < pages.head_dim; d += kLanes) most = max(most, abs(load(query + d)));
     const float amax = largest(most);
     const Floats factor = floats(amax > 0 ? kFactorMax / amax : 0.0f);
-    Ints sum = ints(0);
-    for (int64_t d = 0; d < head_dim; d += kLanes) {
-        const Ints codes = to_ints(load(query + d) * factor);
-        sum = sum + codes;
-        store_factors(factors + d / 4, codes);
+    for (int64_t group = 0; group < pages.num_groups; ++group) {
+        Ints sum = ints(0);
+        for (int64_t d = group * pages.group_dim(); d < (group + 1) * pages.group_dim(); d += kLanes) {
+            const Ints codes = to_ints(load(query + d) * factor);
+            sum = sum + codes;
+            store_factors(factors + d / 4, codes);
+        }
+        code_sums[group] = total(sum);
     }
-    row.scale = amax / kFactorMax * kLog2E / std::sqrt(static_cast<float>(head_dim));
-    row.total = total(sum);
+    row.scale = amax / kFactorMax * kLog2E / std::sqrt(static_cast<float>(pages.head_dim));
 }
 
 // Partial result over tokens first … last, all within one split.
@@ -41,7 +45,7 @@ void attend_split(Work& work, const Pages& pages, const int64_t* table, int64_t 
         const int64_t offset = table[page] * pages.page_bytes;
         const bool ahead = page + kPagesAhead < num_pages;
         const int64_t offset_ahead = ahead ? table[page + kPagesAhead] * pages.page_bytes : 0;
-        const int64_t scale_at = head * pages.page_tokens + place;
+        const int64_t scale_at = head * pages.num_groups * pages.page_tokens + place;
         const auto at_bytes = [](const auto* base, int64_t bytes) {
             return reinterpret_cast<decltype(base)>(reinterpret_cast<const char*>(base) + bytes);
         };
@@ -55,6 +59,7 @@ void attend_split(Work& work, const Pages& pages, const int64_t* table, int64_t 
             pages.values + offset + within,
             at_bytes(static_cast<const uint16_t*>(pages.key_scales), offset) + scale_at,
             at_bytes(static_cast<const uint16_t*>(pages.value_scales), offset) + scale_at,
+            pages.page_tokens,
             ahead ? reinterpret_cast<const char*>(pages.keys + offset_ahead + within) : nullptr,
             ahead ? reinterpret_cast<const char*>(pages.values + offset_ahead + within) : nullptr,
             at,
@@ -77,9 +82,10 @@ void merge(State& state, float* totals, const State& part, const float* sums, in
         store(totals + d, fmadd(load(sums + d), floats(added), load(totals + d) * floats(kept)));
 }
 
-void finish(const State& state, const float* totals, int64_t head_dim, float* result) {
+void finish(const State& state, const float* totals, const Pages& pages, float* result) {
     const Floats factor = floats(1.0f / state.sum);
-    for (int64_t d = 0; d < head_dim; d += kLanes) store(result + d, load(totals + d) * factor);
+    for (int64_t d = 0; d < pages.head_dim; d += kLanes) store(result + d, load(totals + d) * factor);
+    if (pages.num_groups > 1) transform(result, pages.head_dim);
 }
 
 // The rows of one task: query heads of one KV head, of consecutive tokens of one sequence.
@@ -122,7 +128,8 @@ struct Step {
     void round(const Task& task, Work& work) const {
         for (int64_t r = 0; r < task.num_rows; ++r) {
             const float* query = queries + token(task, r) * query_stride + query_head(task, r) * pages.head_dim;
-            round_query(query, pages.head_dim, work.rows[r], work.queries.get() + r * pages.head_dim / 4);
+            round_query(query, pages, work.rows[r], work.queries.get() + r * pages.head_dim / 4,
+                        work.code_sums.get() + r * pages.num_groups);
             work.rows[r].first_kv = first_kv(task, r);
             work.rows[r].num_kv = num_kv(task, r);
             work.states[r] = {-INFINITY, 0.0f};
@@ -138,7 +145,7 @@ struct Step {
                      std::max(index * kSplit, seen), std::min((index + 1) * kSplit, num_kv_of_all));
     }
     void run(const Task& task) const {
-        Work work(task.num_rows, pages.head_dim);
+        Work work(task.num_rows, pages);
         round(task, work);
         for (int64_t index = first_split(task); index < end_split(task); ++index) {
             split(task, work, index);
@@ -147,7 +154,7 @@ struct Step {
                       work.sums.get() + r * pages.head_dim, pages.head_dim);
         }
         for (int64_t r = 0; r < task.num_rows; ++r)
-            finish(work.states[r], work.totals.get() + r * pages.head_dim, pages.head_dim, result_of(task, r));
+            finish(work.states[r], work.totals.get() + r * pages.head_dim, pages, result_of(task, r));
     }
     // The same sums in the same order, but the splits go to all threads.
     void run_split(const Task& task, int num_threads) const {
@@ -158,7 +165,7 @@ struct Step {
         auto sums = buffer<float>(num_splits * task.num_rows * dim);
 #pragma omp parallel num_threads(num_threads)
         {
-            Work work(task.num_rows, dim);
+            Work work(task.num_rows, pages);
             round(task, work);
 #pragma omp for schedule(dynamic)
             for (int64_t index = 0; index < num_splits; ++index) {
@@ -175,7 +182,7 @@ struct Step {
                 const int64_t at = index * task.num_rows + r;
                 merge(state, totals.get(), parts[at], sums.get() + at * dim, dim);
             }
-            finish(state, totals.get(), dim, result_of(task, r));
+            finish(state, totals.get(), pages, result_of(task, r));
         }
     }
 };

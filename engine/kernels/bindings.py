@@ -60,6 +60,7 @@ class _PagesStruct(ctypes.Structure):
         ("page_tokens", _Size),
         ("num_kv_heads", _Size),
         ("head_dim", _Size),
+        ("num_groups", _Size),
         ("window", _Size),
     )
 
@@ -178,7 +179,7 @@ class Kernels:
                 pages.keys.part.data_ptr(), pages.values.part.data_ptr(),
                 pages.key_scales.data_ptr(), pages.value_scales.data_ptr(),
                 layout.page_bytes, layout.page_tokens, layout.num_kv_heads, layout.head_dim,
-                pages.window or 0,
+                layout.num_groups, pages.window or 0,
             )  # fmt: skip
         return struct
 

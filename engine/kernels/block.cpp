@@ -5,43 +5,69 @@
 namespace rejoinder {
 namespace {
 
-// Queries times keys of all tiles, without scales. Lines are fetched into the second cache: the
-// first can wait for too few at a time (a quarter slower).
+// Adds queries times keys of one group of channels and all tiles, times the keys' scales. Lines are
+// fetched into the second cache: the first can wait for too few at a time (a quarter slower).
 template <int R>
-void multiply_keys(const Work& work, int64_t r0, const Block& block, bool fetch, Ints (&dots)[R][2]) {
-    const int64_t quads = work.head_dim / 4;
-    const Factors* queries = work.queries.get() + r0 * quads;
+void multiply_keys(const Work& work, int64_t r0, const Block& block, int64_t group, bool fetch, Floats (&scores)[R][2]) {
+    const int64_t all_quads = work.head_dim / 4;
+    const int64_t quads = all_quads / work.num_groups;
+    const Factors* queries = work.queries.get() + r0 * all_quads + group * quads;
     for (int first = 0; first < 2; first += kLinesAtOnce) {
         Products products[R][kLinesAtOnce];
 #pragma GCC unroll 6
         for (int r = 0; r < R; ++r)
-            for (int i = 0; i < kLinesAtOnce; ++i) products[r][i] = key_products(work.rows[r0 + r].total);
+            for (int i = 0; i < kLinesAtOnce; ++i)
+                products[r][i] = key_products(work.code_sums[(r0 + r) * work.num_groups + group]);
         const int8_t* tiles[kLinesAtOnce];
         // A tile that is not there is another one's double; nobody sees it.
         for (int i = 0; i < kLinesAtOnce; ++i)
-            tiles[i] = block.keys + std::min<int64_t>(first + i, block.num_tiles - 1) * quads * kLineBytes;
+            tiles[i] = block.keys + (std::min<int64_t>(first + i, block.num_tiles - 1) * all_quads + group * quads) * kLineBytes;
+        const char* ahead = block.keys_ahead + 2 * group * quads * kLineBytes;
         for (int64_t quad = 0; quad < quads; ++quad) {
             KeyLine lines[kLinesAtOnce];
 #pragma GCC unroll 2
             for (int i = 0; i < kLinesAtOnce; ++i) {
                 lines[i] = load_keys(tiles[i] + quad * kLineBytes);
-                if (fetch) _mm_prefetch(block.keys_ahead + ((first * quads) + quad * kLinesAtOnce + i) * kLineBytes, _MM_HINT_T1);
+                if (fetch) _mm_prefetch(ahead + (first * quads + quad * kLinesAtOnce + i) * kLineBytes, _MM_HINT_T1);
             }
 #pragma GCC unroll 6
             for (int r = 0; r < R; ++r) {
-                const Factors four = queries[r * quads + quad];
+                const Factors four = queries[r * all_quads + quad];
 #pragma GCC unroll 2
                 for (int i = 0; i < kLinesAtOnce; ++i) add(products[r][i], lines[i], four);
             }
         }
+#pragma GCC unroll 2
+        for (int i = 0; i < kLinesAtOnce; ++i) {
+            const int64_t tile = std::min<int64_t>(first + i, block.num_tiles - 1);
+            // May be NaN where nobody sees it: lanes do not mix.
+            const Floats scale = load_halves(block.key_scales + group * block.scales_stride + tile * kLanes);
 #pragma GCC unroll 6
-        for (int r = 0; r < R; ++r)
-            for (int i = 0; i < kLinesAtOnce; ++i) dots[r][first + i] = sum_of(products[r][i]);
+            for (int r = 0; r < R; ++r)
+                scores[r][first + i] = fmadd(to_floats(sum_of(products[r][i])), scale, scores[r][first + i]);
+        }
     }
 }
 
-// Scores of one row → its weights as codes, `kept` and `factors`; `parts` goes on.
-void soften(Work& work, int64_t at, const Block& block, const Ints (&dots)[2]) {
+// The weights of one row times the scales of one group of value channels, as codes.
+void store_group(Work& work, int64_t at, int64_t group, const Block& block, const Lanes (&seen)[2], const Floats (&weights)[2]) {
+    const Floats zero = floats(0.0f);
+    Floats scaled[2];
+    for (int half = 0; half < 2; ++half) {
+        const int64_t tile = std::min<int64_t>(half, block.num_tiles - 1);
+        const Floats scale = load_halves(block.value_scales + group * block.scales_stride + tile * kLanes);
+        scaled[half] = weights[half] * select(seen[half], scale, zero);
+    }
+    const float heaviest = largest(max(scaled[0], scaled[1]));
+    const Floats factor = floats(heaviest > 0 ? kWeightMax / heaviest : 0.0f);
+    const int64_t index = at * work.num_groups + group;
+    Factors* codes = work.weights.get() + index * kBlock / 4;
+    for (int half = 0; half < 2; ++half) store_weights(codes + half * kLanes / 4, scaled[half] * factor);
+    work.factors[index] = heaviest / kWeightMax;
+}
+
+// Scores of one row, `scale` not yet in them → its weights as codes and `kept`; `parts` goes on.
+void soften(Work& work, int64_t at, const Block& block, const Floats (&dots)[2]) {
     const Row& row = work.rows[at];
     State& state = work.parts[at];
     const Floats none = floats(-INFINITY);
@@ -52,37 +78,26 @@ void soften(Work& work, int64_t at, const Block& block, const Ints (&dots)[2]) {
     for (int half = 0; half < 2; ++half) {
         const int64_t start = block.first + half * kLanes;
         seen[half] = lanes_between(row.first_kv - start, half < block.num_tiles ? row.num_kv - start : 0);
-        const int64_t tile = std::min<int64_t>(half, block.num_tiles - 1);
-        // Before they are multiplied: what is not seen may be NaN.
-        const Floats scale = select(seen[half], load_halves(block.key_scales + tile * kLanes), zero);
-        scores[half] = to_floats(dots[half]) * (scale * floats(row.scale));
-        most = max(most, select(seen[half], scores[half], none));
+        scores[half] = select(seen[half], dots[half] * floats(row.scale), none);
+        most = max(most, scores[half]);
     }
     const float top = std::max(state.top, largest(most));
     if (top == -INFINITY) {  // sees nothing of this block, nor of those before
         work.kept[at] = 1.0f;
-        work.factors[at] = 0.0f;
-        std::memset(work.weights[at], 0, sizeof work.weights[at]);
+        std::fill_n(work.factors.get() + at * work.num_groups, work.num_groups, 0.0f);
+        std::memset(static_cast<void*>(work.weights.get() + at * work.num_groups * kBlock / 4), 0,
+                    work.num_groups * kBlock / 4 * sizeof(Factors));
         return;
     }
-    Floats sum = zero;
     Floats weights[2];
-    for (int half = 0; half < 2; ++half) {
-        const int64_t tile = std::min<int64_t>(half, block.num_tiles - 1);
-        const Floats weight = select(seen[half], exp2(scores[half] - floats(top)), zero);
-        sum = sum + weight;
-        weights[half] = weight * select(seen[half], load_halves(block.value_scales + tile * kLanes), zero);
-    }
-    const float heaviest = largest(max(weights[0], weights[1]));
-    const Floats factor = floats(heaviest > 0 ? kWeightMax / heaviest : 0.0f);
-    for (int half = 0; half < 2; ++half) store_weights(work.weights[at] + half * kLanes / 4, weights[half] * factor);
+    for (int half = 0; half < 2; ++half) weights[half] = select(seen[half], exp2(scores[half] - floats(top)), zero);
+    for (int64_t group = 0; group < work.num_groups; ++group) store_group(work, at, group, block, seen, weights);
     float shrunk[kLanes];
     store(shrunk, exp2(floats(state.top - top)));
     const float kept = top == state.top ? 1.0f : shrunk[0];
-    state.sum = state.sum * kept + total(sum);
+    state.sum = state.sum * kept + total(weights[0] + weights[1]);
     state.top = top;
     work.kept[at] = kept;
-    work.factors[at] = heaviest / kWeightMax;
 }
 
 // Adds the block's values to the sums of R rows; N lines of head_dim at a time.
@@ -93,6 +108,7 @@ void weigh(Work& work, int64_t r0, const Block& block, int64_t d, bool fetch) {
 #pragma GCC unroll 6
     for (int r = 0; r < R; ++r)
         for (int n = 0; n < N; ++n) products[r][n] = value_products();
+    const int64_t group = d * work.num_groups / work.head_dim;
     const int8_t* values = block.values + d * 4;
     for (int64_t quad = 0; quad < block.num_tiles * 4; ++quad) {
         ValueLine lines[N];
@@ -103,7 +119,7 @@ void weigh(Work& work, int64_t r0, const Block& block, int64_t d, bool fetch) {
         }
 #pragma GCC unroll 6
         for (int r = 0; r < R; ++r) {
-            const Factors four = work.weights[r0 + r][quad];
+            const Factors four = work.weights[((r0 + r) * work.num_groups + group) * kBlock / 4 + quad];
 #pragma GCC unroll 2
             for (int n = 0; n < N; ++n) add(products[r][n], lines[n], four);
         }
@@ -114,7 +130,7 @@ void weigh(Work& work, int64_t r0, const Block& block, int64_t d, bool fetch) {
         for (int n = 0; n < N; ++n) {
             float* sum = work.sums.get() + (r0 + r) * work.head_dim + d + n * kLanes;
             const Floats older = load(sum) * floats(work.kept[r0 + r]);
-            store(sum, fmadd(to_floats(sum_of(products[r][n])), floats(work.factors[r0 + r]), older));
+            store(sum, fmadd(to_floats(sum_of(products[r][n])), floats(work.factors[(r0 + r) * work.num_groups + group]), older));
         }
     }
 }
@@ -122,10 +138,11 @@ void weigh(Work& work, int64_t r0, const Block& block, int64_t d, bool fetch) {
 template <int R>
 void attend_rows(Work& work, int64_t r0, const Block& block) {
     const bool fetch = r0 == 0 && block.keys_ahead != nullptr;
-    Ints dots[R][2];
-    multiply_keys<R>(work, r0, block, fetch, dots);
+    Floats scores[R][2];
+    for (auto& row : scores) row[0] = row[1] = floats(0.0f);
+    for (int64_t group = 0; group < work.num_groups; ++group) multiply_keys<R>(work, r0, block, group, fetch, scores);
 #pragma GCC unroll 6
-    for (int r = 0; r < R; ++r) soften(work, r0 + r, block, dots[r]);
+    for (int r = 0; r < R; ++r) soften(work, r0 + r, block, scores[r]);
     int64_t d = 0;
     for (; d + kLinesAtOnce * kLanes <= work.head_dim; d += kLinesAtOnce * kLanes)
         weigh<R, kLinesAtOnce>(work, r0, block, d, fetch);

@@ -8,6 +8,7 @@ from engine.attention.cpu import TiledAttention
 from engine.attention.reference import attend
 from engine.attention.spans import Attend
 from engine.batch import Chunk, build_batch
+from engine.config import KVDtype
 from engine.kernels.bindings import Kernels
 from engine.kernels.build import (
     KernelsUnavailable,
@@ -66,6 +67,11 @@ def check(kernels: Kernels) -> None:
     generator = torch.Generator().manual_seed(1)
     for name, error, tolerance in (
         ("attention", _attention_error(kernels.attend, generator), _ATTENTION_TOLERANCE),
+        (
+            "attention in groups",
+            _attention_error(kernels.attend, generator, dtype="int8-hq"),
+            _ATTENTION_TOLERANCE,
+        ),
         ("linear", _linear_error(kernels, generator), _LINEAR_TOLERANCE),
         ("layer", layer_error(kernels, generator), _LAYER_TOLERANCE),
     ):
@@ -73,9 +79,11 @@ def check(kernels: Kernels) -> None:
             raise KernelsUnavailable(f"{name} is off by {error:.1e}, more than {tolerance:.0e}")
 
 
-def _attention_error(kernel: Attend, generator: torch.Generator) -> float:
+def _attention_error(
+    kernel: Attend, generator: torch.Generator, *, dtype: KVDtype = "int8"
+) -> float:
     """Largest difference on random keys and values, written by the reference."""
-    layout = PageLayout(dtype="int8", page_tokens=32, num_layers=1, num_kv_heads=2, head_dim=64)
+    layout = PageLayout(dtype=dtype, page_tokens=32, num_layers=1, num_kv_heads=2, head_dim=64)
     num_pages = sum(layout.num_pages(num_kv) for num_kv in _KV_LENS)
     pool = PagePool(layout, num_pages)
     pool.storage.fill_(0x7F)  # NaN as a scale: what is unused must not count

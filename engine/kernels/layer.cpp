@@ -1,5 +1,7 @@
 #include "layer.h"
 
+#include "hadamard.h"
+
 namespace rejoinder {
 namespace {
 
@@ -39,29 +41,6 @@ void round_gated(float* gate, const LinearWeights& layer, InputGroup* groups) {
     round_inputs(layer, gate, groups);
 }
 
-template <int W>
-void butterflies_within(float* x, int64_t dim) {
-    for (int64_t d = 0; d < dim; d += kLanes) store(x + d, butterflies<W>(load(x + d)));
-}
-
-// The orthonormal Walsh-Hadamard transform, by blocks of the largest power of two in `dim`.
-void transform(float* x, int64_t dim) {
-    const int64_t block = dim & -dim;  // at least 16
-    butterflies_within<1>(x, dim);
-    butterflies_within<2>(x, dim);
-    butterflies_within<4>(x, dim);
-    butterflies_within<8>(x, dim);
-    for (int64_t width = kLanes; width < block; width *= 2)
-        for (int64_t start = 0; start < dim; start += 2 * width)
-            for (int64_t d = start; d < start + width; d += kLanes) {
-                const Floats first = load(x + d), second = load(x + d + width);
-                store(x + d, first + second);
-                store(x + d + width, first - second);
-            }
-    const Floats factor = floats(1.0f / std::sqrt(static_cast<float>(block)));
-    for (int64_t d = 0; d < dim; d += kLanes) store(x + d, load(x + d) * factor);
-}
-
 // Rotary embedding (half-split), then the transform.
 void turn(const float* head, const float* cos, const float* sin, int64_t dim, float* turned) {
     const int64_t half = dim / 2;
@@ -91,16 +70,39 @@ uint16_t round_vector(const float* vector, int64_t dim, int8_t* codes) {
     return scale;
 }
 
-void write_vectors(const Pages& pages, int64_t slot, int64_t head, const float* key, const float* value, int8_t* codes) {
+// Scratch for one vector at a time.
+struct Scratch {
+    Buffer<float> vector;
+    Buffer<int8_t> codes;
+
+    explicit Scratch(int64_t dim) : vector(buffer<float>(dim)), codes(buffer<int8_t>(dim)) {}
+};
+
+// → `codes` [head_dim], and a scale for each group: `scales[group * page_tokens]`.
+void round_groups(const Pages& pages, const float* vector, int8_t* codes, uint16_t* scales) {
+    for (int64_t group = 0; group < pages.num_groups; ++group) {
+        const int64_t d = group * pages.group_dim();
+        scales[group * pages.page_tokens] = round_vector(vector + d, pages.group_dim(), codes + d);
+    }
+}
+
+// `key` is turned and without its centre; `scratch.vector` may be where it is.
+void write_vectors(const Pages& pages, int64_t slot, int64_t head, const float* key, const float* value, Scratch& scratch) {
     const int64_t dim = pages.head_dim;
     const int64_t offset = slot / pages.page_tokens * pages.page_bytes;
     const int64_t place = slot % pages.page_tokens;
     const int64_t within = offset + head * pages.page_tokens * dim;
-    const int64_t scale_at = offset / 2 + head * pages.page_tokens + place;
-    pages.key_scales[scale_at] = round_vector(key, dim, codes);
+    const int64_t scale_at = offset / 2 + head * pages.num_groups * pages.page_tokens + place;
+    const int8_t* codes = scratch.codes.get();
+    round_groups(pages, key, scratch.codes.get(), pages.key_scales + scale_at);
     int8_t* keys = pages.keys + within + place / kLanes * kLanes * dim + place % kLanes * 4;
     for (int64_t quad = 0; quad < dim / 4; ++quad) __builtin_memcpy(keys + quad * kLineBytes, codes + quad * 4, 4);
-    pages.value_scales[scale_at] = round_vector(value, dim, codes);
+    if (pages.num_groups > 1) {
+        std::copy_n(value, dim, scratch.vector.get());
+        transform(scratch.vector.get(), dim);
+        value = scratch.vector.get();
+    }
+    round_groups(pages, value, scratch.codes.get(), pages.value_scales + scale_at);
     int8_t* values = pages.values + within + place / 4 * dim * 4 + place % 4;
     for (int64_t d = 0; d < dim; ++d) values[d * 4] = codes[d];
 }
@@ -108,8 +110,9 @@ void write_vectors(const Pages& pages, int64_t slot, int64_t head, const float* 
 // One token's heads [queries | keys | values]: queries are turned in place, keys and values go
 // into the pages. `centre` [num_kv_heads, head_dim], turned, or null.
 void place_token(float* heads, int64_t num_heads, const float* cos, const float* sin, const Pages& pages,
-                 const float* centre, int64_t slot, float* turned, int8_t* codes) {
+                 const float* centre, int64_t slot, Scratch& scratch) {
     const int64_t dim = pages.head_dim;
+    float* turned = scratch.vector.get();
     for (int64_t head = 0; head < num_heads; ++head) {
         turn(heads + head * dim, cos, sin, dim, turned);
         __builtin_memcpy(heads + head * dim, turned, dim * sizeof(float));
@@ -120,7 +123,7 @@ void place_token(float* heads, int64_t num_heads, const float* cos, const float*
         turn(keys + head * dim, cos, sin, dim, turned);
         if (centre)
             for (int64_t d = 0; d < dim; ++d) turned[d] -= centre[head * dim + d];
-        write_vectors(pages, slot, head, turned, values + head * dim, codes);
+        write_vectors(pages, slot, head, turned, values + head * dim, scratch);
     }
 }
 
@@ -168,12 +171,11 @@ extern "C" void rejoinder_layer(const rejoinder::LayerWeights* weights, const re
     normed(weights->qkv);
 #pragma omp parallel num_threads(num_threads) if (parallel)
     {
-        auto turned = buffer<float>(dim);
-        auto codes = buffer<int8_t>(dim);
+        Scratch scratch(dim);
 #pragma omp for schedule(static)
         for (int64_t token = 0; token < num_tokens; ++token)
             place_token(wide.get() + token * qkv_size, weights->num_heads, batch->cos + token * dim,
-                        batch->sin + token * dim, *pages, centre, batch->slots[token], turned.get(), codes.get());
+                        batch->sin + token * dim, *pages, centre, batch->slots[token], scratch);
     }
     attend(wide.get(), qkv_size, weights->num_heads, *pages, batch->spans, attended.get(), num_threads);
     add_to_hidden(*weights->output, [&](int64_t token, InputGroup* groups) {
@@ -189,10 +191,10 @@ extern "C" void rejoinder_layer(const rejoinder::LayerWeights* weights, const re
 extern "C" void rejoinder_write(const rejoinder::Pages* pages, const float* keys, const float* values,
                                 const int64_t* slots, int64_t num_tokens) {
     using namespace rejoinder;
-    auto codes = buffer<int8_t>(pages->head_dim);
+    Scratch scratch(pages->head_dim);
     for (int64_t token = 0; token < num_tokens; ++token)
         for (int64_t head = 0; head < pages->num_kv_heads; ++head) {
             const int64_t at = (token * pages->num_kv_heads + head) * pages->head_dim;
-            write_vectors(*pages, slots[token], head, keys + at, values + at, codes.get());
+            write_vectors(*pages, slots[token], head, keys + at, values + at, scratch);
         }
 }

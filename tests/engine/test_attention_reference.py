@@ -85,7 +85,9 @@ class _Case:
 
 
 @pytest.mark.parametrize("geometry", GEOMETRIES)
-@pytest.mark.parametrize(("dtype", "tolerance"), [("fp32", 1e-5), ("int8", 0.05)])
+@pytest.mark.parametrize(
+    ("dtype", "tolerance"), [("fp32", 1e-5), ("int8", 0.05), ("int8-hq", 0.04)]
+)
 def test_all_heads_of_a_mixed_batch_attend_to_their_own_past(
     geometry: tuple[int, int, int], dtype: str, tolerance: float
 ) -> None:
@@ -96,7 +98,7 @@ def test_all_heads_of_a_mixed_batch_attend_to_their_own_past(
     case.check(tolerance)
 
 
-@pytest.mark.parametrize("dtype", ["fp32", "int8"])
+@pytest.mark.parametrize("dtype", ["fp32", "int8", "int8-hq"])
 @pytest.mark.parametrize("poison", [0x7F, 0xFF])  # 0xFFFF and 0x7FFF are NaN in fp16 and fp32
 def test_every_residue_of_the_page_size_is_right_whatever_unused_places_hold(
     dtype: str, poison: int
@@ -109,7 +111,7 @@ def test_every_residue_of_the_page_size_is_right_whatever_unused_places_hold(
         case.check(1e-5 if dtype == "fp32" else 0.05)
 
 
-@pytest.mark.parametrize("dtype", ["fp32", "int8"])
+@pytest.mark.parametrize("dtype", ["fp32", "int8", "int8-hq"])
 @pytest.mark.parametrize("window", [1, 2, 31, 32, 33, 64, 70])
 def test_a_query_sees_its_window_and_nothing_before(window: int, dtype: str) -> None:
     torch.manual_seed(3)

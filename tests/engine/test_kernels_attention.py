@@ -29,9 +29,10 @@ class Batch:
         poison: int = 0xFF,
         num_pages: int = 160,
         window: int | None = None,
+        dtype: str = "int8",
     ) -> None:
         self.layout = PageLayout(
-            dtype="int8", page_tokens=page_tokens, num_layers=1,
+            dtype=dtype, page_tokens=page_tokens, num_layers=1,
             num_kv_heads=kv_heads, head_dim=head_dim, windows=(window,),
         )  # fmt: skip
         assert self.layout.tiled
@@ -76,6 +77,22 @@ def test_all_heads_of_a_mixed_batch_attend_to_their_own_past(
     batch = Batch(heads=heads, kv_heads=kv_heads, head_dim=head_dim)
     for num_kv, num_queries in ((70, 1), (40, 40), (1, 1), (65, 3), (33, 1), (300, 2)):
         batch.add(num_kv, num_queries)
+    batch.check(kernels.attend)
+
+
+@pytest.mark.parametrize(("heads", "kv_heads", "head_dim"), [(9, 3, 64), (4, 1, 256), (6, 2, 96)])
+@pytest.mark.parametrize("page_tokens", [16, 64])
+def test_groups_of_channels_have_scales_of_their_own(
+    kernels: Kernels, heads: int, kv_heads: int, head_dim: int, page_tokens: int
+) -> None:
+    torch.manual_seed(11)
+    batch = Batch(
+        heads=heads, kv_heads=kv_heads, head_dim=head_dim, dtype="int8-hq",
+        page_tokens=page_tokens, poison=0x7F, window=90,
+    )  # fmt: skip
+    assert batch.layout.num_groups == head_dim // 32
+    for num_kv in (*range(1, 20), 64, 65, 300):
+        batch.add(num_kv, min(num_kv, 3))
     batch.check(kernels.attend)
 
 
@@ -181,6 +198,25 @@ def test_a_result_does_not_depend_on_company_chunks_or_threads(kernels: Kernels)
         assert torch.equal(batch.run(kernels)[1:], torch.cat(together[1:]))
     finally:
         torch.set_num_threads(before)
+
+
+def test_grouped_pages_written_by_the_kernel_read_as_those_of_the_reference(
+    kernels: Kernels,
+) -> None:
+    """Values are turned in another order of sums: a code at a half may fall to either side."""
+    torch.manual_seed(12)
+    layout = PageLayout(dtype="int8-hq", page_tokens=32, num_layers=1, num_kv_heads=3, head_dim=64)
+    layers = [PagePool(layout, 2).layers[0] for _ in range(2)]
+    keys, values = torch.randn(2, 50, 3, 64) * 4
+    slots = torch.randperm(64)[:50]
+    layers[0].write(keys, values, slots)
+    kernels.write(layers[1], keys, values, slots)
+    pages = torch.arange(2)
+    assert torch.equal(layers[0].keys.part, layers[1].keys.part)
+    assert torch.equal(layers[0].key_scales, layers[1].key_scales)
+    codes = [layer.values.take(pages).int() for layer in layers]
+    assert (codes[0] - codes[1]).abs().max() <= 1
+    assert ((codes[0] != codes[1]).sum() / codes[0].numel()) < 1e-3
 
 
 @pytest.mark.parametrize("head_dim", HEAD_DIMS)

@@ -22,7 +22,17 @@ def test_the_formula_holds_where_parts_fill_whole_cache_lines() -> None:
         assert layout.bytes_per_token == 2 * 30 * kv_heads * (head_dim + 2)
 
 
-@pytest.mark.parametrize("dtype", ["int8", "bf16", "fp32"])
+@pytest.mark.parametrize(("kv_heads", "head_dim"), [(3, 64), (8, 128), (1, 256), (2, 96), (8, 80)])
+def test_scales_for_each_32_channels_stay_below_the_promise(kv_heads: int, head_dim: int) -> None:
+    groups = head_dim // 32 if head_dim % 32 == 0 else 1
+    layout = _layout("int8-hq", num_kv_heads=kv_heads, head_dim=head_dim)
+    assert layout.num_groups == groups
+    assert layout.bytes_per_token == 2 * 30 * kv_heads * (head_dim + 2 * groups)
+    fp16 = _layout("bf16", num_kv_heads=kv_heads, head_dim=head_dim)
+    assert layout.bytes_per_token / fp16.bytes_per_token <= 0.535
+
+
+@pytest.mark.parametrize("dtype", ["int8", "int8-hq", "bf16", "fp32"])
 @pytest.mark.parametrize("page_tokens", [16, 32, 64])
 @pytest.mark.parametrize(("kv_heads", "head_dim"), [(1, 80), (3, 64), (2, 96), (1, 256)])
 def test_parts_follow_each_other_on_cache_lines_without_overlap(
@@ -30,7 +40,7 @@ def test_parts_follow_each_other_on_cache_lines_without_overlap(
 ) -> None:
     layout = _layout(dtype, page_tokens, num_kv_heads=kv_heads, head_dim=head_dim)
     vectors = kv_heads * page_tokens * head_dim * layout.element_bytes
-    scales = kv_heads * page_tokens * 2 if dtype == "int8" else 0
+    scales = kv_heads * layout.num_groups * page_tokens * 2 if layout.has_scales else 0
     end = 0
     for layer in range(layout.num_layers):
         for start, size in (

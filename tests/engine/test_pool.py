@@ -53,6 +53,26 @@ def test_the_centre_is_taken_off_keys_and_not_off_values() -> None:
     assert torch.allclose(read.transpose(0, 1), keys, atol=0.3)
 
 
+def test_each_group_of_channels_has_its_own_scale_and_values_come_back_unturned() -> None:
+    torch.manual_seed(1)
+    errors = {}
+    keys, values = torch.randn(2, 32, 2, 64)
+    values[..., :32] *= 30
+    for dtype in ("int8", "int8-hq"):
+        layout = PageLayout(dtype=dtype, page_tokens=32, num_layers=1, num_kv_heads=2, head_dim=64)
+        layer = PagePool(layout, 1).layers[0]
+        layer.write(layer.turn(keys), values, torch.arange(32))
+        scales = layer.key_scales[0].view(2, layout.num_groups, 32)
+        read = _page(layer.keys, 0).float().unflatten(-1, (layout.num_groups, -1))
+        turned = (read * scales.mT[..., None]).flatten(-2).transpose(0, 1)
+        errors[dtype] = (layer.turn(turned) - keys).norm()
+        scales = layer.value_scales[0].view(2, layout.num_groups, 32)
+        read = _page(layer.values, 0).float().unflatten(-1, (layout.num_groups, -1))
+        back = layer.turn_back((read * scales.mT[..., None]).flatten(-2).transpose(0, 1))
+        assert (back - values).norm() < 0.01 * values.norm()
+    assert errors["int8-hq"] < 0.95 * errors["int8"]
+
+
 def test_float_pages_hold_vectors_as_they_come() -> None:
     pool = PagePool(_layout("fp32", page_tokens=16), 3)
     keys, values = torch.randn(20, 2, 16), torch.randn(20, 2, 16)
