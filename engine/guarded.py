@@ -15,7 +15,8 @@ class GuardedEncoder:
         vocabulary = tokenizer.vocabulary
         tokens = vocabulary.library.get_added_tokens_decoder()
         self._tokenizer = tokenizer
-        self._ids = {token.content: i for i, token in tokens.items() if token.content in texts}
+        wanted = frozenset(texts)
+        self._ids = {token.content: i for i, token in tokens.items() if token.content in wanted}
         self._guarded = frozenset(self._ids.values())
         self._pattern = _any_of(texts)
         free = [token for token in tokens.values() if token.content not in self._ids]

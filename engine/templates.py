@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from engine.chat import ChatTemplate
+from engine.errors import ModelUnusable
 from engine.gguf import GGUFFile
 from engine.tokenizer import Tokenizer
 from engine.vocabulary.folder_facts import read_facts, read_object
@@ -35,17 +36,27 @@ def template_from_folder(folder: Path, tokenizer: Tokenizer) -> ChatTemplate | N
     for name in ("chat_template.json", "tokenizer_config.json"):
         sources |= _named(read_object(folder / name).get("chat_template"))
     for path in sorted(folder.glob("additional_chat_templates/*.jinja")):
-        sources[path.stem] = path.read_text(encoding="utf-8")
+        sources[path.stem] = _text(path)
     if (path := folder / "chat_template.jinja").is_file():
-        sources[_DEFAULT] = path.read_text(encoding="utf-8")
+        sources[_DEFAULT] = _text(path)
     return _template(sources, tokenizer, bos=facts.bos_text, eos=facts.eos_text)
 
 
 def _named(value: Any) -> dict[str, Any]:
     """A template alone, or a list of `{"name": …, "template": …}`."""
-    if isinstance(value, list):
+    if not isinstance(value, list):
+        return {} if value is None else {_DEFAULT: value}
+    try:
         return {entry["name"]: entry["template"] for entry in value}
-    return {} if value is None else {_DEFAULT: value}
+    except (KeyError, TypeError) as error:
+        raise ModelUnusable("chat_template is no list of names and templates") from error
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, ValueError) as error:
+        raise ModelUnusable(f"{path} cannot be read: {error}") from error
 
 
 def _template(

@@ -205,9 +205,16 @@ def test_files_without_a_template_give_none(tmp_path: Path, ours: Tokenizer) -> 
     assert template_from_gguf(vocabulary_file(tmp_path / "v.gguf", model="gpt2"), ours) is None
 
 
-def test_a_tokenizer_config_that_is_no_json_makes_the_model_unusable(
-    tmp_path: Path, ours: Tokenizer
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("{", r"tokenizer_config\.json cannot be read"),
+        ('{"chat_template": [1]}', "no list of names"),
+    ],
+)
+def test_a_broken_tokenizer_config_makes_the_model_unusable(
+    tmp_path: Path, ours: Tokenizer, text: str, problem: str
 ) -> None:
-    _write(tmp_path, "tokenizer_config.json", "{")
-    with pytest.raises(ModelUnusable, match=r"tokenizer_config\.json cannot be read"):
+    _write(tmp_path, "tokenizer_config.json", text)
+    with pytest.raises(ModelUnusable, match=problem):
         template_from_folder(tmp_path, ours)
