@@ -105,12 +105,14 @@ class LocalUpstream:
         return (await self._client.purge(purge_of(purge))).num_pages
 
     async def figures(self) -> Mapping[str, int]:
-        """The numbers of `engine.protocol.Occupancy`."""
+        """The numbers of `engine.protocol.Occupancy`, and which kernels served attention."""
         try:
-            occupancy = msgspec.structs.asdict(await self._client.inspect())
+            occupancy = await self._client.inspect()
         except EngineDown:
             return {}
-        return {name: value for name, value in occupancy.items() if isinstance(value, int)}
+        served = {f"attention_{name}": n for name, n in occupancy.attention_calls.items()}
+        numbers = msgspec.structs.asdict(occupancy).items()
+        return {name: value for name, value in numbers if isinstance(value, int)} | served
 
     async def close(self) -> None:
         await self._client.close()
