@@ -229,10 +229,10 @@ def _decode(block: bytes) -> _Record | None:
     (length,) = _LENGTH.unpack_from(block)
     if not 0 < length <= _ROOM_BYTES:
         return None
-    written, sha256 = block[: _LENGTH.size + length], block[-_SHA_BYTES:]
+    written, sha256 = block[:-_SHA_BYTES], block[-_SHA_BYTES:]
     if hashlib.sha256(written).digest() != sha256:
         return None
-    return msgspec.msgpack.decode(written[_LENGTH.size :], type=_Record)
+    return msgspec.msgpack.decode(written[_LENGTH.size :][:length], type=_Record)
 
 
 def _encode(page: KnownPage, page_sha256: bytes) -> bytes:
@@ -247,9 +247,8 @@ def _encode(page: KnownPage, page_sha256: bytes) -> bytes:
     text = msgspec.msgpack.encode(record)
     if len(text) > _ROOM_BYTES:
         text = msgspec.msgpack.encode(msgspec.structs.replace(record, tags=None))
-    written = _LENGTH.pack(len(text)) + text
-    block = written.ljust(_RECORD_BYTES - _SHA_BYTES, b"\0")
-    return block + hashlib.sha256(written).digest()
+    block = (_LENGTH.pack(len(text)) + text).ljust(_RECORD_BYTES - _SHA_BYTES, b"\0")
+    return block + hashlib.sha256(block).digest()
 
 
 def _whole_blocks(num_bytes: int) -> int:

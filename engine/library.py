@@ -16,6 +16,8 @@ from engine.sequence import Sequence
 from engine.shelf import Shelf
 from engine.tree import KnownPage
 
+_NOTHING = Scope()
+
 
 class Holdings(msgspec.Struct, frozen=True, kw_only=True):
     """Numbers of pages."""
@@ -154,11 +156,14 @@ class PageLibrary:
         )
 
     def _hear(self, moment: Moment) -> bool:
-        if self._log.hear(moment):
-            return True
-        self._cache.purge(EVERYTHING)
-        self._shelf.purge(EVERYTHING, moment)
-        return False
+        is_told = self._log.hear(moment)
+        if not is_told:
+            self._cache.purge(EVERYTHING)
+            self._shelf.purge(EVERYTHING, moment)
+        elif self._shelf.moment is None:
+            # Before the first page lies there, so that none is ever taken for newer than it is.
+            self._shelf.purge(_NOTHING, moment)
+        return is_told
 
     def _file(self, sequence: Sequence, index: int, page: int) -> None:
         chain, token_ids, tags = sequence.chain, sequence.token_ids, sequence.tags

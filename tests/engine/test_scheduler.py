@@ -193,8 +193,10 @@ def test_a_second_choice_computes_the_last_token_of_the_prompt_only(
     third = bench.add(num_prompt, leader=first)
     steps = [bench.step() for _ in range(4)]
     computed = {number: sum(step.get(number, 0) for step in steps) for number in (2, 3)}
-    assert computed[2] - (len(second.token_ids) - num_prompt) == 0 == computed[3] - (
-        len(third.token_ids) - num_prompt
+    assert (
+        computed[2] - (len(second.token_ids) - num_prompt)
+        == 0
+        == computed[3] - (len(third.token_ids) - num_prompt)
     )
     num_full = (num_prompt - 1) // PAGE
     tables = [bench.pages.table(number) for number in (1, 2, 3)]

@@ -1,0 +1,108 @@
+"""What it costs to make room, and that nobody sees it in an answer."""
+
+import random
+
+import pytest
+import torch
+from enginekit import Kit, drain
+from hypothesis import given
+from hypothesis import strategies as st
+
+from engine.moves import Copy, PageMover, SwapIn, SwapOut
+from engine.protocol import Purge, Sharing
+from engine.sampling import Sampling
+from engine.swap import CostMeter, Costs, SwapSlots, prefers_swap
+
+NO_END = {256: -100.0, 258: -100.0}
+
+
+def test_what_is_cheaper_is_chosen_for_both_ways_of_the_copy() -> None:
+    costs = Costs(page_copy_s=1.0, token_compute_s=0.5)
+    assert prefers_swap(costs, num_pages=2, num_tokens=9)
+    assert not prefers_swap(costs, num_pages=2, num_tokens=8)
+    unknown = Costs(page_copy_s=1.0, token_compute_s=0.0)
+    assert not prefers_swap(unknown, num_pages=1, num_tokens=32)
+
+
+def test_rates_follow_what_is_measured_and_decodes_say_nothing_of_prefill() -> None:
+    meter = CostMeter(Costs(page_copy_s=0.0, token_compute_s=0.0))
+    meter.computed(1, 5.0)
+    assert meter.costs.token_compute_s == 0
+    meter.computed(100, 1.0)
+    meter.copied(4, 2.0)
+    assert meter.costs == Costs(page_copy_s=0.5, token_compute_s=0.01)
+    for _ in range(50):
+        meter.computed(100, 2.0)
+    assert meter.costs.token_compute_s == pytest.approx(0.02, rel=1e-3)
+    meter.copied(0, 1.0)
+    assert meter.costs.page_copy_s == 0.5
+
+
+@given(st.lists(st.integers(0, 5), max_size=30))
+def test_slots_are_never_lost_nor_given_out_twice(counts: list[int]) -> None:
+    slots, taken = SwapSlots(8), []
+    for count in counts:
+        num_free = 8 - slots.num_taken
+        got = slots.take(count)
+        assert (got is None) == (count > num_free)
+        if got is not None:
+            taken.append(got)
+        elif taken:
+            slots.give(taken.pop(0))
+        slots.check_integrity()
+
+
+def test_a_page_comes_back_bit_by_bit() -> None:
+    storage = torch.randint(0, 256, (4, 640), dtype=torch.uint8)
+    before = storage.clone()
+    mover = PageMover(storage, num_slots=2)
+    mover.run([SwapOut(page=1, slot=0), Copy(source=3, target=1), SwapIn(slot=0, page=2)])
+    assert torch.equal(storage, before[[0, 3, 1, 3]])
+
+
+@pytest.mark.parametrize("kv_dtype", ["fp32", "int8"])
+@pytest.mark.parametrize("kept", [{}, {"kv_swap_bytes": 0}, {"kv_prefix": False}])
+def test_share_evict_abort_purge_and_swap_at_a_full_pool_change_no_answer(
+    tiny: Kit, kv_dtype: str, kept: dict
+) -> None:
+    """Prompts that begin alike arrive, are aborted, purged and preempted; freed pages are poisoned.
+    Whatever finishes answers as an engine without a limit does."""
+    source = random.Random(6)
+    begins = [[source.randrange(256) for _ in range(40)] for _ in range(2)]
+    prompts = [
+        [*begins[n % 2][: source.randrange(16, 40)], *(source.randrange(256) for _ in range(9))]
+        for n in range(18)
+    ]
+    sampling = Sampling(temperature=0, max_tokens=40, logit_bias=NO_END)
+    roomy = tiny.engine(kv_dtype=kv_dtype, page_tokens=16, num_pages=200, kv_prefix=False)
+    for number, ids in enumerate(prompts):
+        roomy.add(number, ids, sampling=sampling)
+    expected = {key: answer.text for key, answer in drain(roomy).items()}
+    engine = tiny.engine(
+        kv_dtype=kv_dtype, page_tokens=16, num_pages=10, step_tokens=32, max_batch=6, **kept
+    )
+    waiting = list(range(18))
+
+    def disturb() -> None:
+        used = {page for page in range(10) if engine.pages.state(page).value != "free"}
+        engine._pool.storage[[page for page in range(10) if page not in used]] = 0xFF
+        engine._paging.slots.check_integrity()
+        for _ in range(source.randrange(3)):
+            if waiting:
+                number = waiting.pop()
+                tags = (str(number % 2),)
+                engine.add(number, prompts[number], sampling=sampling, sharing=Sharing(tags=tags))
+        if source.random() < 0.04:
+            engine.abort(source.randrange(18))
+        if source.random() < 0.04:
+            engine.purge(Purge(tags=(str(source.randrange(2)),)))
+
+    while not engine.busy:
+        disturb()
+    answers = {key: answer.text for key, answer in drain(engine, each_step=disturb).items()}
+    assert len(answers) >= 8
+    assert answers == {key: expected[key] for key in answers}
+    now = engine.occupancy()
+    assert (now.preemptions > 0, now.swaps > 0) == (True, "kv_swap_bytes" not in kept)
+    assert now.free_pages == 10
+    assert (now.cached_tokens > 0) == ("kv_prefix" not in kept)
