@@ -6,6 +6,7 @@ import torch
 from enginekit import Kit
 
 from engine.answer import Answer
+from engine.pagehash import PageChain
 from engine.sampler import Sampler
 from engine.sampling import Sampling
 from engine.sequence import Sequence
@@ -21,7 +22,7 @@ def _sequence(
 ) -> Sequence:
     return Sequence(
         sequence_id=0, request_id=0, index=index, prompt_ids=prompt or [0], max_new_tokens=9,
-        sampling=sampling, answer=Answer(tiny.tokenizer, ()),
+        sampling=sampling, answer=Answer(tiny.tokenizer, ()), chain=PageChain(b"", page_tokens=32),
     )  # fmt: skip
 
 
@@ -145,3 +146,26 @@ def test_log_probabilities_are_those_of_the_bare_logits(tiny: Kit, sampler: Samp
     assert choice.chosen.token == b"c"
     assert math.isclose(choice.chosen.logprob, math.log(0.2), rel_tol=1e-4)
     assert [top.token for top in choice.top] == [b"a", b"b"]
+
+
+def test_rows_beyond_the_vocabulary_are_never_drawn(tiny: Kit, sampler: Sampler) -> None:
+    """Some models have more rows than tokens, up to a round number."""
+    padded = torch.cat((_logits(a=1.0), torch.full((61,), 100.0)))
+    for sampling in (Sampling(temperature=0), Sampling(seed=1), Sampling(seed=1, top_k=3)):
+        assert set(_drawn(sampler, padded, _sequence(tiny, sampling), 5)) == {"a"}
+
+
+@pytest.mark.parametrize("temperature", [0.0, 1.0])
+def test_an_end_token_waits_for_the_least_length(
+    tiny: Kit, sampler: Sampler, temperature: float
+) -> None:
+    row = _logits(a=0.001)
+    row[258] = 0.0
+    for sampling, output, end in (
+        (Sampling(temperature=temperature, seed=1, min_tokens=2), 1, False),
+        (Sampling(temperature=temperature, seed=1, min_tokens=2), 2, True),
+        (Sampling(temperature=temperature, seed=1, ignore_eos=True), 9, False),
+    ):
+        sequence = _sequence(tiny, sampling)
+        sequence.token_ids += [_id("a")] * output
+        assert (sampler.sample(row[None], [sequence])[0].token_id == 258) is end
