@@ -55,6 +55,11 @@ class Semantic(Protocol):
         embedder is a `reason`. Freshness, tags and tenant are not known here."""
         ...
 
+    async def similarity(self, one: str, other: str) -> float | None:
+        """Cosine of two texts; None where the embedder cannot read one of them. Raises
+        EmbedderFault."""
+        ...
+
     def add(self, entry: Entry) -> None:
         """Hold an entry, in place of one with its key. One without an embedding of this embedder
         is not held."""
@@ -84,6 +89,9 @@ class NoSemantic:
 
     async def search(self, scope: str, prompt: str, *, limit: int) -> Sought:
         return Sought(reason="off")
+
+    async def similarity(self, one: str, other: str) -> float | None:
+        return None
 
     def add(self, entry: Entry) -> None:
         """Nothing is held."""
@@ -137,6 +145,12 @@ class SemanticIndex:
             for record in (self._by_id[match.id],)
         )
         return Sought(embedding=vector.astype("<f4").tobytes(), candidates=candidates)
+
+    async def similarity(self, one: str, other: str) -> float | None:
+        if self._embedder.refuses(one) or self._embedder.refuses(other):
+            return None
+        first, second = await self._embedder.embed([one, other])
+        return float(first @ second)
 
     def add(self, entry: Entry) -> None:
         held = self._by_key.get(entry.key)

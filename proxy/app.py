@@ -8,9 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-from litestar import Litestar, asgi
-from litestar.di import Provide
-from litestar.types import Receive, Scope, Send
 
 from index.entry import Snapshot
 from index.errors import EmbedderFault, StoreFault
@@ -21,12 +18,14 @@ from index.store import Store
 from proxy import chores
 from proxy.admin.app import admin_app
 from proxy.admin.office import Office
+from proxy.auditing.audits import Audits
+from proxy.auditing.reports import Report
 from proxy.cache import Cache
 from proxy.counts import Counts
-from proxy.dataport import DataPort
+from proxy.dataport import DataPort, data_app
 from proxy.flight import Listener
 from proxy.gate import Gate
-from proxy.health import Health, healthz, readyz
+from proxy.health import Health
 from proxy.kept import Kept
 from proxy.meters import Meters, OwnMeters
 from proxy.metrics import Metrics
@@ -74,13 +73,15 @@ class Proxy:
         self._say = say
         self._member = member
         self._metrics = Metrics(folder=member.metrics)
-        self._cache = Cache(store, metrics=self._metrics, clock=time.time)
+        self.audits = Audits(store, metrics=self._metrics)
+        self._cache = Cache(store, metrics=self._metrics, clock=time.time, tiers=self.audits.ledger)
         self._shared = Shared(
             cache=self._cache,
             metrics=self._metrics,
             secret=store.secret,
             leases=store.leases,
             meters=member.meters,
+            audits=self.audits,
             clock=time.time,
         )
         upstreams = self._make_upstreams(config, config.upstreams)
@@ -91,12 +92,14 @@ class Proxy:
         self._metrics.watch(lambda: self._site.sender.states())
         self._kept = Kept(lambda: self._site.upstreams, store=store)
         self._metrics.show(self._kept)
+        self._metrics.show(self.audits)
         self._background: set[asyncio.Task[None]] = set()
         self.health = Health(lambda: self._site.upstreams.values())
         self._reload: Callable[[], Awaitable[ReloadReport]] = _nothing_to_reload
         self._count_all: Callable[[], Awaitable[Sequence[Counts]]] = self._count_alone
+        self._report: Report = self.audits.reports.take
         self._port = DataPort(self._site, metrics=self._metrics)
-        self.data = _data_app(self._port, self.health)
+        self.data = data_app(self._port, self.health)
         self.admin = admin_app(self._office(), lambda: _gate(self.config.admin))
 
     @property
@@ -108,6 +111,7 @@ class Proxy:
         """Begin what runs beside the requests. Models load; requests are served meanwhile."""
         self.run_beside(self._load(when_ready))
         self.run_beside(chores.sweep(self._store, clock=time.time, metrics=self._metrics))
+        self.run_beside(self.audits.ledger.follow())
 
     async def adopt(
         self, config: written.Config, *, engines: Mapping[str, str] = _NO_ENGINES
@@ -125,6 +129,7 @@ class Proxy:
         await start_all(fresh)
         pools = {name: old.sender.pools[name] for name in change.kept}
         pools |= make_pools(change.config.upstreams, fresh)
+        await self.audits.ledger.prepare(change.config.policies, embedder=self._cache.embedder)
         self._site = make_site(change.config, {**kept, **fresh}, pools, self._shared)
         self._port.site = self._site
         self._retiring.add(old)
@@ -145,6 +150,10 @@ class Proxy:
     def count_by(self, count_all: Callable[[], Awaitable[Sequence[Counts]]]) -> None:
         """Set what asks all processes for their `counts`."""
         self._count_all = count_all
+
+    def report_by(self, report: Report) -> None:
+        """Set what tells all processes what a user says of an answer."""
+        self._report = report
 
     async def counts(self) -> Counts:
         """What this process has in hand."""
@@ -171,6 +180,7 @@ class Proxy:
         """Stop everything, in the order in which the parts need each other."""
         sites = (self._site, *self._retiring)
         for site in sites:
+            await site.auditor.close()
             await site.flights.close(grace_s=0)
             await site.keeper.close()
         for task in self._background:
@@ -198,6 +208,7 @@ class Proxy:
             stats=self._stats,
             counts=lambda: self._count_all(),
             reload=lambda: self._reload(),
+            report=lambda request_id, verdict: self._report(request_id, verdict),
             transfer=Transfer(store=self._store, clock=time.time, keep=self._keep_pair),
         )
 
@@ -215,6 +226,7 @@ class Proxy:
         return {
             "store": await self._store.stats(),
             "semantic": semantic,
+            "policies": self.audits.figures(),
             "workers": len(counts),
             "in_flight": sum(one.in_flight for one in counts),
             "waiting": sum(one.waiting for one in counts),
@@ -286,7 +298,6 @@ class Proxy:
         from index.embedder import load_embedder
         from index.semantic import SemanticIndex
         from index.volatility_learned import LearnedVolatility
-        from index.volatility_learned import LearnedVolatility
 
         self._say(f"embedder: loading {embedder.model}")
         self.health.embedder = "loading"
@@ -299,8 +310,8 @@ class Proxy:
             self.health.embedder = str(fault)
             raise
         semantic: Semantic = SemanticIndex(loaded)
+        await self.audits.ledger.prepare(self.config.policies, embedder=semantic.identity)
         self._cache.semantic = semantic
-        self._cache.learned = LearnedVolatility(loaded)
         self._cache.learned = LearnedVolatility(loaded)
         self.health.embedder = "ready"
         self._say("embedder: ready")
@@ -330,19 +341,6 @@ async def open_store(config: written.Store) -> Store:
 async def _nothing_to_reload() -> ReloadReport:
     problem = "this process was started without a config file"
     return ReloadReport(at=time.time(), ok=False, problems=(problem,))
-
-
-def _data_app(port: DataPort, health: Health) -> Litestar:
-    @asgi(["/v1", "/"], is_mount=True, copy_scope=False)
-    async def data(scope: Scope, receive: Receive, send: Send) -> None:
-        await port(scope, receive, send)  # type: ignore[arg-type]  # litestar's types are narrower
-
-    return Litestar(
-        [data, healthz, readyz],
-        dependencies={"health": Provide(lambda: health, sync_to_thread=False)},
-        openapi_config=None,
-        logging_config=None,
-    )
 
 
 def _gate(admin: Admin) -> Gate:

@@ -19,6 +19,8 @@ from index.verdict import Accepted, Refused, judge
 from index.volatility_examples import Examples, Learned, NothingLearned
 from proxy.answer.freshness import Fresh, Stale, Unusable, is_due_early
 from proxy.answer.freshness import judge as judge_freshness
+from proxy.auditing.ledger import Tiers
+from proxy.auditing.tier import Tier, mark_of
 from proxy.meaning import asks_classifier
 from proxy.metrics import Metrics
 from proxy.outcome import ExactHit, SemanticHit
@@ -35,6 +37,8 @@ class Found(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     hit: ExactHit | SemanticHit | None = None
+    withheld: SemanticHit | None = None
+    """Would be the hit if its tier served at the time (`index.audit.standing`)."""
     stale: Entry | None = None
     staleness: Stale | None = None
     snapshot: Snapshot | None = None
@@ -58,9 +62,11 @@ class Cache:
         metrics: Metrics,
         clock: Callable[[], float],
         random: Callable[[], float] = random.random,
+        tiers: Tiers | None = None,
     ) -> None:
-        """`random` gives numbers in [0, 1)."""
+        """`random` gives numbers in [0, 1). `tiers`: None where nothing is audited."""
         self._store = store
+        self._tiers = tiers
         self._random = random
         self.semantic: Semantic = NoSemantic()
         """Replaced once, when the embedder has been loaded."""
@@ -154,13 +160,26 @@ class Cache:
         barred = await self._learned_bar(question, sought)
         if barred is not None:
             return Found(barred=barred, reasons=(barred,))
-        hit: SemanticHit | None = None
-        reasons: tuple[str, ...] = (sought.reason,) if sought.reason else ()
-        if question.eligibility.read and not reasons:
-            hit, reasons = await self._first_accepted(question, sought)
-        return msgspec.structs.replace(
-            exact, hit=hit, embedding=sought.embedding or b"", reasons=exact.reasons + reasons
-        )
+        found = msgspec.structs.replace(exact, hit=None, embedding=sought.embedding or b"")
+        if sought.reason:
+            return _with_reasons(found, sought.reason)
+        if not question.eligibility.read:
+            return found
+        tier = self._tier(question)
+        standing = None if tier is None else tier.standing
+        if tier is not None and standing is None:
+            return _with_reasons(found, "tier_unknown")
+        hit, reasons = await self._first_accepted(question, sought, tier)
+        if hit is None or standing is None or standing.serves:
+            return _with_reasons(msgspec.structs.replace(found, hit=hit), *reasons)
+        withheld = msgspec.structs.replace(found, withheld=hit)
+        return _with_reasons(withheld, f"tier_{standing.state}")
+
+    def _tier(self, question: Question) -> Tier | None:
+        policy, name = question.route.policy, question.route.policy_name
+        if self._tiers is None or policy is None or policy.semantic is None or name is None:
+            return None
+        return self._tiers.tier(name, policy.semantic, embedder=self.semantic.identity)
 
     async def _seek(self, question: Question) -> Sought:
         policy = question.route.policy
@@ -200,28 +219,43 @@ class Cache:
             return None
 
     async def _first_accepted(
-        self, question: Question, sought: Sought
+        self, question: Question, sought: Sought, tier: Tier | None
     ) -> tuple[SemanticHit | None, tuple[str, ...]]:
         assert question.fingerprint is not None
         assert question.rules is not None
+        raised = 0.0 if tier is None or tier.standing is None else tier.standing.raised
         reasons: list[str] = []
         for candidate in sought.candidates:
             verdict = judge(
                 question.fingerprint.prompt,
                 candidate.prompt,
-                similarity=candidate.similarity,
+                # Less similarity is the same as more asked for.
+                similarity=candidate.similarity - raised,
                 rules=question.rules,
             )
             match verdict:
                 case Refused(reason=reason):
                     reasons.append(reason)
-                case Accepted(similarity=similarity):
-                    found = await self._confirm(question, candidate)
+                case Accepted():
+                    found = await self._marked(question, candidate, tier)
                     if isinstance(found, str):
                         reasons.append(found)
                     else:
-                        return msgspec.structs.replace(found, similarity=similarity), ()
+                        return found, ()
         return None, tuple(dict.fromkeys(reasons)) or ("no_candidate",)
+
+    async def _marked(
+        self, question: Question, candidate: Candidate, tier: Tier | None
+    ) -> SemanticHit | str:
+        if tier is None or tier.standing is None:
+            return await self._confirm(question, candidate)
+        assert question.fingerprint is not None
+        asked = question.fingerprint
+        mark = mark_of(tier, scope=asked.scope, one=asked.prompt, other=candidate.prompt)
+        if mark is None:
+            return "known_wrong"
+        found = await self._confirm(question, candidate)
+        return found if isinstance(found, str) else msgspec.structs.replace(found, mark=mark)
 
     async def _confirm(self, question: Question, candidate: Candidate) -> SemanticHit | str:
         """The candidate's entry, if it is still there, of this scope, unpurged and fresh."""
@@ -276,3 +310,7 @@ class Cache:
     def _fault(self, part: str, fault: IndexFault) -> None:
         self._metrics.faults.labels(part).inc()
         log.warning("%s failed, the request goes on without it: %s", part, fault)
+
+
+def _with_reasons(found: Found, *reasons: str) -> Found:
+    return msgspec.structs.replace(found, reasons=found.reasons + reasons)

@@ -13,6 +13,7 @@ from proxy.commands.entries import entries
 from proxy.commands.entry import entry
 from proxy.commands.export import export
 from proxy.commands.failure import FAILED, MISUSED, OK, CommandFailed
+from proxy.commands.feedback import feedback
 from proxy.commands.importing import import_
 from proxy.commands.purge import purge
 from proxy.commands.schema import schema
@@ -21,7 +22,7 @@ from proxy.commands.stats import stats
 from proxy.commands.warm import warm
 from proxy.errors import ConfigError
 
-_COMMANDS = (serve, check, schema, purge, stats, entries, entry, export, import_, warm)
+_COMMANDS = (serve, check, schema, purge, stats, feedback, entries, entry, export, import_, warm)
 """Light to import: each imports what it works with when it is called."""
 
 

@@ -2,8 +2,8 @@
 
 A line is a JSON object. Both sides ask, and both answer, any number at once, in any order:
 
-    parent ── Begin, Adopt, Remember, Count, Finish ──> worker
-    worker ── Said, Loaded, Reload, CountAll ──> parent
+    parent ── Begin, Adopt, Remember, Count, Report, Finish ──> worker
+    worker ── Said, Loaded, Reload, CountAll, Report ──> parent
 """
 
 import asyncio
@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable
 
 import msgspec
 
+from proxy.auditing.reports import Verdict
 from proxy.counts import Counts
 from proxy.reload import ReloadReport
 
@@ -79,6 +80,19 @@ class CountAll(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     """Answered by `CountedAll`."""
 
 
+class Report(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """What a user says of an answer. The parent asks every worker. Answered by `Reported`."""
+
+    request_id: str
+    verdict: Verdict
+
+
+class Reported(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """`known`: that worker, or one of all, has given the answer."""
+
+    known: bool
+
+
 class Done(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     """So it is."""
 
@@ -107,8 +121,8 @@ class CountedAll(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     counts: tuple[Counts, ...]
 
 
-Question = Begin | Adopt | Remember | Count | Finish | Said | Loaded | Reload | CountAll
-Answer = Done | Refused | Adopted | Reloaded | Counted | CountedAll
+Question = Begin | Adopt | Remember | Count | Finish | Said | Loaded | Reload | CountAll | Report
+Answer = Done | Refused | Adopted | Reloaded | Counted | CountedAll | Reported
 
 
 class Line(msgspec.Struct, frozen=True, kw_only=True):

@@ -10,12 +10,18 @@ import time
 from urllib.parse import unquote
 
 import msgspec
+from litestar import Litestar, asgi
+from litestar.di import Provide
+from litestar.types import Receive as LitestarReceive
+from litestar.types import Scope as LitestarScope
+from litestar.types import Send as LitestarSend
 
 from proxy.asgi import Message, Receive, Scope, Send
 from proxy.call import Headers
 from proxy.client import Client
 from proxy.counting import Counting
 from proxy.errors import ClientError, ClientLeft, UpstreamError
+from proxy.health import Health, healthz, readyz
 from proxy.metrics import Metrics
 from proxy.outcome import REFUSED, headers_of
 from proxy.quotas import with_limits
@@ -79,6 +85,21 @@ class DataPort:
         answer = await _answer(site, target, scope, client, request_id)
         self._counting.count(target.surface, answer, elapsed_s=time.perf_counter() - started)
         return answer.reply
+
+
+def data_app(port: DataPort, health: Health) -> Litestar:
+    """The data port's application: the port itself, and what load balancers ask."""
+
+    @asgi(["/v1", "/"], is_mount=True, copy_scope=False)
+    async def data(scope: LitestarScope, receive: LitestarReceive, send: LitestarSend) -> None:
+        await port(scope, receive, send)  # type: ignore[arg-type]  # litestar's types are narrower
+
+    return Litestar(
+        [data, healthz, readyz],
+        dependencies={"health": Provide(lambda: health, sync_to_thread=False)},
+        openapi_config=None,
+        logging_config=None,
+    )
 
 
 async def _answer(

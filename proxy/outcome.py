@@ -3,11 +3,14 @@
 `Cache-Status` follows RFC 9211; `X-Cache` is one word for people and tests.
 """
 
+import math
 from typing import TypeAlias, assert_never
 
 import msgspec
 
+from index.audit.standing import Standing
 from index.entry import Entry
+from proxy.auditing.tier import Mark
 from proxy.call import Headers
 
 _X_CACHE = {
@@ -33,6 +36,8 @@ class SemanticHit(msgspec.Struct, frozen=True, kw_only=True):
     age_s: float
     ttl_s: float
     similarity: float
+    mark: Mark | None = None
+    """For its audit; None where nothing is audited."""
 
 
 class StaleHit(msgspec.Struct, frozen=True, kw_only=True):
@@ -135,8 +140,9 @@ def cache_status(outcome: Outcome) -> str:
     match outcome:
         case ExactHit(entry=entry, ttl_s=ttl_s):
             return f'rejoinder; hit; ttl={int(ttl_s)}; key="{entry.key}"; detail=exact'
-        case SemanticHit(entry=entry, ttl_s=ttl_s):
-            return f'rejoinder; hit; ttl={int(ttl_s)}; key="{entry.key}"; detail=semantic'
+        case SemanticHit(entry=entry, ttl_s=ttl_s, mark=mark):
+            shown = "" if mark is None else f"; bound={_bound(mark.standing)}"
+            return f'rejoinder; hit; ttl={int(ttl_s)}; key="{entry.key}"; detail=semantic{shown}'
         case StaleHit(entry=entry, ttl_s=ttl_s, reason=reason):
             return f'rejoinder; hit; ttl={int(ttl_s)}; key="{entry.key}"; detail={reason}'
         case Coalesced(key=key):
@@ -200,6 +206,11 @@ def _of_batch(miss: BatchMiss) -> str:
     counts = f"known={len(miss.hits)}", f"joined={miss.num_joined}", f"sent={miss.num_sent}"
     detail = _detail((*counts, *miss.reasons))
     return f"rejoinder; fwd={miss.forward}{collapsed}{kept}{shown}{detail}"
+
+
+def _bound(standing: Standing) -> str:
+    """No more answers by meaning than this share are wrong, rounded up to an RFC 8941 decimal."""
+    return f"{math.ceil(standing.upper * 1000) / 1000:.3f}" if standing.is_proven else "unproven"
 
 
 def _detail(reasons: tuple[str, ...]) -> str:

@@ -10,13 +10,14 @@ Embeddings go the same way one input at a time (`proxy.embeddings`).
 import msgspec
 
 from proxy.answering import Answering
+from proxy.auditing.auditor import Auditor
 from proxy.cache import Cache, Found
 from proxy.call import Call, Surface
 from proxy.client import Client
 from proxy.embeddings.batches import Batches
 from proxy.errors import UpstreamError
 from proxy.forwarding import Boarded, Forwarder
-from proxy.outcome import Bypass, Coalesced, Miss, Outcome, word
+from proxy.outcome import Bypass, Coalesced, Miss, Outcome, SemanticHit, word
 from proxy.question import Question
 from proxy.reply import Answer, Reply, of_upstream_error
 from proxy.servable import is_failure, not_cached, rescue, servable, wants_refresh
@@ -32,11 +33,13 @@ class Pipeline:
         forwarder: Forwarder,
         answering: Answering,
         batches: Batches,
+        auditor: Auditor,
     ) -> None:
         self._cache = cache
         self._forwarder = forwarder
         self._answering = answering
         self._batches = batches
+        self._auditor = auditor
 
     async def answer(self, question: Question, client: Client) -> Answer:
         """Raises ClientError where nothing was looked up, ClientLeft when the client hung up."""
@@ -57,6 +60,8 @@ class Pipeline:
                 break
             if wants_refresh(hit):
                 self._forwarder.refresh(question, found)
+            if isinstance(hit, SemanticHit):
+                self._auditor.served(question, found, hit)
             return Answer(reply=reply, outcome=hit)
         if call.directives.only_if_cached:
             return Answer(reply=not_cached(), outcome=_miss(question, found))
@@ -64,6 +69,9 @@ class Pipeline:
 
     async def _forward(self, question: Question, found: Found, client: Client) -> Answer:
         boarded = self._forwarder.board(question, found)
+        would_be = found.withheld or found.hit
+        if isinstance(would_be, SemanticHit) and not boarded.joined:
+            self._auditor.withheld(question, would_be, boarded.flight)
         reply = await self._ride(boarded, question.call, client)
         if reply is None:
             boarded = self._forwarder.board_alone(question, found)

@@ -9,6 +9,9 @@ import msgspec
 from index.lease import Leases
 from proxy.answer.replay import Replays
 from proxy.answering import Answering
+from proxy.auditing.auditor import Auditor
+from proxy.auditing.audits import Audits
+from proxy.auditing.judges import Judges
 from proxy.cache import Cache
 from proxy.deciding import Decider
 from proxy.embeddings.batches import Batches
@@ -53,6 +56,7 @@ class Shared(msgspec.Struct, frozen=True, kw_only=True):
     leases: Leases
     """The store's."""
     meters: Meters
+    audits: Audits
     clock: Callable[[], float]
 
 
@@ -94,11 +98,13 @@ class Site(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     pairs: Pairs
     flights: Flights
     keeper: Keeper
+    auditor: Auditor
     guests: Guests
 
     async def retire(self) -> None:
         """Returns when no request and no flight uses this site any more; new ones must not come."""
         await self.guests.gone()
+        await self.auditor.settle()
         await self.flights.settle()
         await self.keeper.close()
 
@@ -134,11 +140,20 @@ def make_site(
         pools, budget=RetryBudget(share=config.retry_budget), count=shared.metrics.attempted
     )
     outgoing = Outgoing(sender, via=via)
+    forwarder = Forwarder(
+        flights=flights, outgoing=outgoing, keeper=keeper, turns=_turns(config, shared)
+    )
+    auditor = Auditor(
+        ledger=shared.audits.ledger,
+        forwarder=forwarder,
+        judges=Judges(router=router, outgoing=outgoing, semantic=lambda: shared.cache.semantic),
+        reports=shared.audits.reports,
+        metrics=shared.metrics,
+    )
     pipeline = Pipeline(
         cache=shared.cache,
-        forwarder=Forwarder(
-            flights=flights, outgoing=outgoing, keeper=keeper, turns=_turns(config, shared)
-        ),
+        forwarder=forwarder,
+        auditor=auditor,
         answering=Answering(Replays(max_bytes=_REPLAYS_BYTES), keep_alive_s=config.keep_alive),
         batches=Batches(
             decider=decider,
@@ -163,6 +178,7 @@ def make_site(
         pairs=Pairs(receiver, decider, cache=shared.cache, keeper=keeper),
         flights=flights,
         keeper=keeper,
+        auditor=auditor,
         guests=Guests(),
     )
 

@@ -43,6 +43,8 @@ from proxy.control import (
     Reload,
     Reloaded,
     Remember,
+    Report,
+    Reported,
     Said,
 )
 from proxy.counts import Counts
@@ -153,6 +155,8 @@ class Supervisor:
                 return Reloaded(report=await self._reloader.reload())
             case CountAll():
                 return CountedAll(counts=tuple(await self._count()))
+            case Report():
+                return Reported(known=await self._report_to_all(question))
             case Begin() | Adopt() | Remember() | Count() | Finish():
                 raise AssertionError(f"not for a worker to ask: {question}")
         return Done()
@@ -197,6 +201,12 @@ class Supervisor:
     def _report(self, report: ReloadReport) -> None:
         for channel in self._channels():
             channel.tell(Remember(report=report))
+
+    async def _report_to_all(self, question: Report) -> bool:
+        answers = await asyncio.gather(
+            *(channel.ask(question) for channel in self._channels()), return_exceptions=True
+        )
+        return any(isinstance(answer, Reported) and answer.known for answer in answers)
 
     async def _count(self) -> Sequence[Counts]:
         """Of all workers that answer in time."""

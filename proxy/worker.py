@@ -18,6 +18,7 @@ from prometheus_client import values
 from index.errors import StoreUnusable
 from proxy import collector
 from proxy.app import Member, Proxy, open_store
+from proxy.auditing.reports import Verdict
 from proxy.control import (
     Adopt,
     Adopted,
@@ -36,6 +37,8 @@ from proxy.control import (
     Reload,
     Reloaded,
     Remember,
+    Report,
+    Reported,
     Said,
     open_channel,
 )
@@ -87,6 +90,10 @@ class Worker:
             case Count():
                 assert self._proxy is not None
                 return Counted(counts=await self._proxy.counts())
+            case Report(request_id=request_id, verdict=verdict):
+                assert self._proxy is not None
+                known = await self._proxy.audits.reports.take(request_id, verdict)
+                return Reported(known=known)
             case Finish(in_a_hurry=in_a_hurry):
                 self._stop(signal.SIGINT if in_a_hurry else signal.SIGTERM)
                 return Done()
@@ -114,6 +121,7 @@ class Worker:
         proxy = self._proxy = Proxy(config, store=store, say=say, member=member)
         proxy.reload_by(self._ask_reload, last=lambda: self._reloaded)
         proxy.count_by(self._ask_counts)
+        proxy.report_by(self._ask_report)
         ports = Ports(data=[_inherited(*one) for one in begin.data], admin=_inherited(*begin.admin))
         self._serving = asyncio.create_task(self._serve(proxy, ports, self._certificates))
         return Done()
@@ -160,6 +168,12 @@ class Worker:
         answer = await self._channel.ask(CountAll())
         assert isinstance(answer, CountedAll), answer
         return answer.counts
+
+    async def _ask_report(self, request_id: str, verdict: Verdict) -> bool:
+        assert self._channel is not None
+        answer = await self._channel.ask(Report(request_id=request_id, verdict=verdict))
+        assert isinstance(answer, Reported), answer
+        return answer.known
 
 
 def main(descriptor: int, index: int) -> None:

@@ -9,6 +9,7 @@ from litestar.exceptions import HTTPException
 
 from index.errors import StoreFault
 from proxy.admin.entries import entries, entry
+from proxy.admin.feedback import feedback
 from proxy.admin.office import Office
 from proxy.admin.purging import forget, purge
 from proxy.admin.state import config, metrics, reload, stats
@@ -31,7 +32,7 @@ def admin_app(office: Office, gate: Callable[[], Gate]) -> Litestar:
     return Litestar(
         [
             *(stats, entries, entry, forget, purge, export_entries, import_entries, keep_pairs),
-            *(config, reload, metrics, healthz, readyz),
+            *(feedback, config, reload, metrics, healthz, readyz),
         ],
         before_request=check,
         dependencies={

@@ -6,6 +6,7 @@ from typing import Any
 import msgspec
 
 from index.store import Store
+from proxy.auditing.reports import Verdict
 from proxy.counts import Counts
 from proxy.health import Health
 from proxy.kept import Kept
@@ -29,4 +30,6 @@ class Office(msgspec.Struct, frozen=True, kw_only=True):
     counts: Callable[[], Awaitable[Sequence[Counts]]]
     """Of all processes."""
     reload: Callable[[], Awaitable[ReloadReport]]
+    report: Callable[[str, Verdict], Awaitable[bool]]
+    """What a user says of the answer under a request id; False where no process knows of it."""
     transfer: Transfer

@@ -60,6 +60,11 @@ class AdminClient:
         """JSON of a `Purged`."""
         return self._ask("POST", "/cache/purge", body=msgspec.json.encode(request))
 
+    def feedback(self, request_id: str, verdict: str) -> bytes:
+        """JSON of what was counted."""
+        body = msgspec.json.encode({"request_id": request_id, "verdict": verdict})
+        return self._ask("POST", "/cache/feedback", body=body)
+
     @contextlib.contextmanager
     def export(self, where: Mapping[str, str | bool | None]) -> Iterator[Iterator[bytes]]:
         """The JSON lines of an export, in pieces as they come. `where`: tag, model, tenant,

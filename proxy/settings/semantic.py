@@ -33,6 +33,15 @@ class Refusal(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
             raise ValueError("a word in `words` is empty")
 
 
+class ModelJudge(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A model that compares two answers, asked as a client would ask for it."""
+
+    model: str
+    """Its name; a route must lead to it."""
+    options: dict[str, str | float | bool | None] = _default({"temperature": 0.0})
+    """Further fields of the request."""
+
+
 class Semantic(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Answers by meaning. `{}` takes all defaults."""
 
@@ -49,6 +58,21 @@ class Semantic(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     does: `{tense: off}`."""
     refuse: tuple[Refusal, ...] = ()
     """Differences of your own that keep two questions apart, whatever the profile."""
+    audit: Ratio = 0.02
+    """Share of the answers given by meaning that are compared with two fresh ones of the upstream,
+    behind the reader's back. 0: none; then no bound is ever proven, and nothing closes."""
+    max_error: Annotated[float, Meta(gt=0, lt=1)] = 0.01
+    """Greatest share of the answers given by meaning that may be wrong."""
+    confidence: Annotated[float, Meta(gt=0, lt=1)] = 0.95
+    """Probability with which what the audits prove is true."""
+    start: Literal["open", "shadow"] = "open"
+    """`open`: answer from the first day, and stop when more than `max_error` are wrong; `shadow`:
+    begin to answer when it is proven that no more are."""
+    judge: Literal["equal", "embedding"] | ModelJudge = "embedding"
+    """Who compares two answers: `equal`: letter case, spaces and the last full stop aside;
+    `embedding`: also what is near in meaning, with the same numbers and negations; or a model."""
+    misses: Annotated[float, Meta(ge=0, lt=1)] = 0.1
+    """Greatest share of wrong answers that the judge may take for right; widens the bound."""
 
 
 class Embedder(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -24,6 +24,7 @@ from scheduling import Schedule
 from stating import MODELS, NAMED, TEXTS, Ask, Stating
 
 from index.store import ALL, Purge, Store
+from proxy.auditing.audits import Audits
 from proxy.cache import Cache
 from proxy.dataport import DataPort
 from proxy.meters import OwnMeters
@@ -108,6 +109,7 @@ class World:
             secret=store.secret,
             leases=store.leases,
             meters=OwnMeters(),
+            audits=Audits(store, metrics=Metrics()),  # type: ignore[arg-type]  # as above
             clock=lambda: self.now,
         )
         upstream = Stating(self)

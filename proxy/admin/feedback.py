@@ -1,0 +1,42 @@
+"""What users say of answers that were given by meaning."""
+
+from typing import Any
+
+import msgspec
+from litestar import Request, post
+from litestar.di import NamedDependency
+
+from proxy.admin.office import Office
+from proxy.auditing.reports import Verdict
+from proxy.errors import ClientError
+
+
+class FeedbackBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`POST /cache/feedback`. `request_id`: as the answer's `x-request-id` says."""
+
+    request_id: str
+    verdict: Verdict
+
+
+class FeedbackAnswer(msgspec.Struct, frozen=True, kw_only=True):
+    """What was counted."""
+
+    request_id: str
+    verdict: Verdict
+
+
+@post("/cache/feedback", status_code=200)
+async def feedback(
+    office: NamedDependency[Office], request: Request[Any, Any, Any]
+) -> FeedbackAnswer:
+    """Say that an answer given by meaning was right or wrong. After `wrong` its question never
+    again gets the answer to the other one. 404 for an id that no worker has lately given such an
+    answer under, or that was reported on before."""
+    try:
+        body = msgspec.json.decode(await request.body(), type=FeedbackBody)
+    except msgspec.MsgspecError as error:
+        raise ClientError(400, f"Not feedback: {error}.") from None
+    if not await office.report(body.request_id, body.verdict):
+        message = f"No answer was lately given by meaning under request id {body.request_id[:200]}."
+        raise ClientError(404, message, param="request_id", code="not_found")
+    return FeedbackAnswer(request_id=body.request_id, verdict=body.verdict)

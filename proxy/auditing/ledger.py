@@ -1,0 +1,129 @@
+"""The tiers of a process, kept in step with the store that all processes share."""
+
+import asyncio
+import contextlib
+import logging
+from collections import Counter
+from collections.abc import Mapping
+from typing import Protocol
+
+from index.audit.standing import Standing, due
+from index.errors import StoreFault
+from index.store import Store
+from proxy.auditing.tier import PAIRS, Mark, Tier, name_of, terms_of
+from proxy.metrics import Metrics
+from proxy.settings.config import Policy
+from proxy.settings.semantic import Semantic
+
+log = logging.getLogger("rejoinder.audit")
+
+_TELL_EVERY_S = 2.0
+"""How long other processes may take to learn of a change."""
+_MAX_PAIRS = 10_000
+"""Pairs of a tier that are remembered as wrong."""
+
+
+class Tiers(Protocol):
+    """What a lookup asks of the audits."""
+
+    def tier(self, policy: str, semantic: Semantic, *, embedder: str) -> Tier:
+        """The tier of a policy. Returns at once."""
+        ...
+
+
+class Ledger:
+    """All tiers. What is counted is told to the store every few seconds, and at each label."""
+
+    def __init__(self, store: Store, *, metrics: Metrics) -> None:
+        self._store = store
+        self._metrics = metrics
+        self._tiers: dict[str, Tier] = {}
+        self._latest: dict[tuple[str, str], tuple[Semantic, Tier]] = {}
+        """The last answer by policy and embedder: settings change with a reload at most."""
+        self._asked = asyncio.Event()
+
+    def tier(self, policy: str, semantic: Semantic, *, embedder: str) -> Tier:
+        """See `Tiers.tier`."""
+        latest = self._latest.get((policy, embedder))
+        if latest is not None and latest[0] is semantic:
+            return latest[1]
+        name = name_of(policy, semantic, embedder=embedder)
+        tier = self._tiers.get(name)
+        if tier is None:
+            tier = self._tiers[name] = Tier(policy, name=name, terms=terms_of(semantic))
+            self._asked.set()
+        self._latest[policy, embedder] = semantic, tier
+        return tier
+
+    def shown(self) -> tuple[Tier, ...]:
+        """The tiers in use whose standing is known."""
+        return tuple(tier for _, tier in self._latest.values() if tier.standing is not None)
+
+    async def prepare(self, policies: Mapping[str, Policy], *, embedder: str) -> None:
+        """Know the tiers of a config before they are asked for."""
+        for name, policy in policies.items():
+            if policy.semantic is not None:
+                await self.refresh(self.tier(name, policy.semantic, embedder=embedder))
+
+    async def follow(self) -> None:
+        """Keep in step with the store. Runs until cancelled."""
+        while True:
+            self._asked.clear()
+            for tier in list(self._tiers.values()):
+                await self.refresh(tier)
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._asked.wait(), _TELL_EVERY_S)
+
+    async def refresh(self, tier: Tier) -> None:
+        """Tell what was counted here, learn what others have, and make the transitions that follow.
+        A store that fails is told the next time."""
+        add, tier.pending = tier.pending, Counter()
+        try:
+            totals = await self._store.tally(tier.name, add)
+            add = Counter()
+            while (field := due(totals, tier.terms)) is not None:
+                totals = await self._store.tally(tier.name, {field: 1})
+            if totals.get(PAIRS, 0) != tier.num_pairs_seen:
+                tier.wrong_pairs = frozenset(await self._store.tally(_pairs(tier), {}))
+                tier.num_pairs_seen = totals[PAIRS]
+        except StoreFault as fault:
+            tier.pending.update(add)
+            self._metrics.faults.labels("store").inc()
+            log.warning("the audits cannot be told to the store: %s", fault)
+            return
+        before = tier.standing
+        tier.learn(totals)
+        _log_change(tier, before)
+
+    async def refuse(self, mark: Mark) -> None:
+        """These two questions never again share an answer."""
+        tier = mark.tier
+        if len(tier.wrong_pairs) >= _MAX_PAIRS or mark.pair in tier.wrong_pairs:
+            return
+        tier.wrong_pairs |= {mark.pair}
+        try:
+            await self._store.tally(_pairs(tier), {mark.pair: 1})
+        except StoreFault as fault:
+            self._metrics.faults.labels("store").inc()
+            log.warning("a wrong answer is remembered in this process only: %s", fault)
+            return
+        tier.pending[PAIRS] += 1
+
+
+def _pairs(tier: Tier) -> str:
+    return f"{tier.name}:pairs"
+
+
+def _log_change(tier: Tier, before: Standing | None) -> None:
+    now = tier.standing
+    if now is None or before is None or (before.state, before.step) == (now.state, now.step):
+        return
+    log.warning(
+        "policy %s, by meaning: %s, was %s; %d of %d audited were wrong, %.2f more asked for",
+        tier.policy,
+        now.state,
+        before.state,
+        before.counts.stored_only,
+        before.counts.total,
+        now.raised,
+    )
