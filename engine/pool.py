@@ -124,7 +124,7 @@ class LayerPages:
             values = self.turn(values)
         # Both at once: for a few tokens, the number of calls is what costs.
         vectors = torch.stack((turned_keys, values))
-        rounded = quantise(vectors.unflatten(-1, (self.layout.num_groups, -1)))
+        rounded = quantise(vectors.view(*vectors.shape[:-1], self.layout.num_groups, -1))
         codes = rounded.codes.view(vectors.shape)
         self.keys.put(pages, places, codes[0])
         self.values.put(pages, places, codes[1])

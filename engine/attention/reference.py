@@ -73,7 +73,7 @@ def _decode(
         wide = gathered(vectors)
         if scales is None or pages.layout.num_groups == 1:
             return wide
-        return _scaled(wide, of_all(scales).unflatten(1, (num_kv_heads, -1)))
+        return _scaled(wide, of_all(scales).view(num_seqs, num_kv_heads, -1, num_kv))
 
     def of_all(scales: torch.Tensor) -> torch.Tensor:
         """→ float32 [num_seqs, num_kv_heads * num_groups, num_kv]"""
@@ -108,7 +108,7 @@ def _prefill(
         vectors = part.take(table).transpose(0, 1).flatten(1, 2)[:, :num_kv].float()
         if scales is not None:
             factors = scales.index_select(0, table).transpose(0, 1).flatten(1, 2)[:, :num_kv]
-            vectors = _scaled(vectors, factors.float().unflatten(0, (num_kv_heads, -1)))
+            vectors = _scaled(vectors, factors.float().reshape(num_kv_heads, -1, num_kv))
         return vectors[None]
 
     first = num_kv - num_queries
@@ -130,5 +130,5 @@ def _prefill(
 
 def _scaled(vectors: torch.Tensor, scales: torch.Tensor) -> torch.Tensor:
     """`vectors` [..., num_kv, head_dim] times `scales` [..., num_groups, num_kv]."""
-    grouped = vectors.unflatten(-1, (scales.shape[-2], -1))
-    return (grouped * scales.mT[..., None]).flatten(-2)
+    groups = vectors.reshape(*vectors.shape[:-1], scales.shape[-2], -1)
+    return (groups * scales.mT[..., None]).reshape(vectors.shape)

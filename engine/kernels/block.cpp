@@ -32,7 +32,7 @@ void multiply_keys(const Work& work, int64_t r0, const Block& block, int64_t gro
             }
 #pragma GCC unroll 6
             for (int r = 0; r < R; ++r) {
-                const Factors four = queries[r * all_quads + quad];
+                const Factors& four = queries[r * all_quads + quad];
 #pragma GCC unroll 2
                 for (int i = 0; i < kLinesAtOnce; ++i) add(products[r][i], lines[i], four);
             }
@@ -119,7 +119,7 @@ void weigh(Work& work, int64_t r0, const Block& block, int64_t d, bool fetch) {
         }
 #pragma GCC unroll 6
         for (int r = 0; r < R; ++r) {
-            const Factors four = work.weights[((r0 + r) * work.num_groups + group) * kBlock / 4 + quad];
+            const Factors& four = work.weights[((r0 + r) * work.num_groups + group) * kBlock / 4 + quad];
 #pragma GCC unroll 2
             for (int n = 0; n < N; ++n) add(products[r][n], lines[n], four);
         }

@@ -146,51 +146,45 @@ inline void store_factors(Factors* to, Ints factors) {
 // 16 unsigned ones, given as floats.
 inline void store_weights(Factors* to, Floats weights) { store_factors(to, to_ints(weights)); }
 
-// Codes of 16 lanes, by register.
-struct WideLine { __m256i even[2], odd[2]; };
+// Codes of 8 lanes; of 16. No arrays: compilers would keep them in memory.
+struct HalfLine { __m256i even, odd; };
+struct WideLine { HalfLine low, high; };
 struct KeyLine : WideLine {};
 struct ValueLine : WideLine {};
 struct WeightLine : WideLine {};
 
-inline WideLine load_signed(const int8_t* from) {
-    WideLine line;
-    for (int i = 0; i < 2; ++i) {
-        const __m256i codes = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from) + i);
-        line.even[i] = _mm256_srai_epi16(_mm256_slli_epi16(codes, 8), 8);
-        line.odd[i] = _mm256_srai_epi16(codes, 8);
-    }
-    return line;
+inline HalfLine load_signed(const int8_t* from) {
+    const __m256i codes = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from));
+    return {_mm256_srai_epi16(_mm256_slli_epi16(codes, 8), 8), _mm256_srai_epi16(codes, 8)};
 }
-inline KeyLine load_keys(const int8_t* from) { return {load_signed(from)}; }
-inline ValueLine load_values(const int8_t* from) { return {load_signed(from)}; }
-inline WeightLine load_weights(const uint8_t* from) {
-    WeightLine line;
-    for (int i = 0; i < 2; ++i) {
-        const __m256i codes = _mm256_load_si256(reinterpret_cast<const __m256i*>(from) + i);
-        line.even[i] = _mm256_and_si256(codes, _mm256_set1_epi16(0xFF));
-        line.odd[i] = _mm256_srli_epi16(codes, 8);
-    }
-    return line;
+inline HalfLine load_unsigned(const uint8_t* from) {
+    const __m256i codes = _mm256_load_si256(reinterpret_cast<const __m256i*>(from));
+    return {_mm256_and_si256(codes, _mm256_set1_epi16(0xFF)), _mm256_srli_epi16(codes, 8)};
 }
+inline KeyLine load_keys(const int8_t* from) { return {{load_signed(from), load_signed(from + 32)}}; }
+inline ValueLine load_values(const int8_t* from) { return {{load_signed(from), load_signed(from + 32)}}; }
+inline WeightLine load_weights(const uint8_t* from) { return {{load_unsigned(from), load_unsigned(from + 32)}}; }
 
 // A sum for each lane.
-struct Products { __m256i sums[2]; };
+struct Products { __m256i low, high; };
 using ByteProducts = Products;
 constexpr int kMaxRows = 4;        // queries whose sums fit in the registers
 constexpr int kLinesAtOnce = 1;
 
-inline Products byte_products() { return {{_mm256_setzero_si256(), _mm256_setzero_si256()}}; }
+inline Products byte_products() { return {_mm256_setzero_si256(), _mm256_setzero_si256()}; }
 inline Products value_products() { return byte_products(); }
 inline Products key_products(int32_t) { return byte_products(); }
-inline void add(Products& products, const WideLine& line, Factors factors) {
+inline __m256i plus_products(__m256i sum, const HalfLine& codes, __m256i even, __m256i odd) {
+    sum = _mm256_add_epi32(sum, _mm256_madd_epi16(codes.even, even));
+    return _mm256_add_epi32(sum, _mm256_madd_epi16(codes.odd, odd));
+}
+inline void add(Products& products, const WideLine& line, const Factors& factors) {
     const __m256i even = _mm256_set1_epi32(factors.even);
     const __m256i odd = _mm256_set1_epi32(factors.odd);
-    for (int i = 0; i < 2; ++i) {
-        const __m256i sum = _mm256_add_epi32(products.sums[i], _mm256_madd_epi16(line.even[i], even));
-        products.sums[i] = _mm256_add_epi32(sum, _mm256_madd_epi16(line.odd[i], odd));
-    }
+    products.low = plus_products(products.low, line.low, even, odd);
+    products.high = plus_products(products.high, line.high, even, odd);
 }
-inline Ints sum_of(Products products) { return {products.sums[0], products.sums[1]}; }
+inline Ints sum_of(const Products& products) { return {products.low, products.high}; }
 
 using FourInputs = Factors;
 constexpr int32_t kInputMax = 32767;

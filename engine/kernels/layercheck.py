@@ -37,12 +37,9 @@ def layer_error(kernels: Kernels, generator: torch.Generator) -> float:
         chunk = Chunk(token_ids=[0] * num_tokens, first=first, pages=(1, 0), samples=True)
         batch = build_batch([chunk], page_tokens=layout.page_tokens)
         hidden = torch.randn(num_tokens, _SHAPE.hidden_size, generator=generator)
-        expected, result = (
-            layer(
-                hidden.clone(), rope.at(batch.positions), pool.layers[0], batch.slots, batch.spans
-            )
-            for layer, pool in zip((plain, fused), pools, strict=True)
-        )
+        rotation = rope.at(batch.positions)
+        expected = plain(hidden, rotation, pools[0].layers[0], batch.slots, batch.spans)
+        result = fused(hidden.clone(), rotation, pools[1].layers[0], batch.slots, batch.spans)
         worst = max(worst, float((result - expected).norm() / (expected - hidden).norm()))
     return worst
 

@@ -32,7 +32,7 @@ inline void multiply_rows(const LinearWeights& weights, const WeightBlock* block
                 }
 #pragma GCC unroll 8
                 for (int r = 0; r < R; ++r) {
-                    const FourInputs four = inputs[r * stride + group].codes[quad];
+                    const FourInputs& four = inputs[r * stride + group].codes[quad];
 #pragma GCC unroll 2
                     for (int i = 0; i < kLinesAtOnce; ++i) add(products[r][i], lines[i], four);
                 }

@@ -6,8 +6,9 @@ this process is counted, not wall-clock time, so that other jobs disturb less; t
 memory bandwidth and caches, so compare within one run.
 
 Rivals, in the same process and with the same model, where they can be imported: transformers with
-bf16 weights (SDPA), and llama.cpp by way of llama-cpp-python (`pip install llama-cpp-python`, which
-compiles it; the file's own quantisation is used).
+bf16 weights (SDPA, eager), and llama.cpp by way of llama-cpp-python, with the file's own
+quantisation. Its package is compiled when it is installed, best into an environment of its own with
+the same Python: `--packages` names that environment's site-packages.
 """
 
 import argparse
@@ -15,9 +16,12 @@ import importlib.util
 import platform
 import random
 import resource
+import sys
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
+from typing import Protocol
 
 import msgspec
 import torch
@@ -60,8 +64,16 @@ CASES = {
         Case(batch=16, context=1024),
     )
 }
-Measure = Callable[[Case], float]
-"""Tokens a second."""
+
+
+class Measured(Protocol):
+    """A system that is loaded."""
+
+    name: str
+
+    def measure(self, case: Case) -> float:
+        """Tokens a second; NaN for what it cannot do."""
+        ...
 
 
 def prompt(case: Case, number: int) -> list[int]:
@@ -119,7 +131,7 @@ class Transformers:
     """What the library does by default on a CPU, with a cache. Weights are random, of the model's
     sizes: reading the file would need one more package, and speed does not depend on them."""
 
-    def __init__(self, model: str, _weights: str, _kv: str) -> None:
+    def __init__(self, model: str, _weights: str, _kv: str, *, attention: str) -> None:
         from transformers import LlamaConfig, LlamaForCausalLM
 
         file = GGUFFile(locate(model).path)
@@ -133,9 +145,10 @@ class Transformers:
             num_key_value_heads=field("attention.head_count_kv"),
             max_position_embeddings=field("context_length"),
             tie_word_embeddings=True,
+            attn_implementation=attention,
         )
         self.model = LlamaForCausalLM(config).to(torch.bfloat16).eval()
-        self.name = "transformers bf16, sdpa"
+        self.name = f"transformers bf16, {attention}"
 
     @torch.inference_mode()
     def measure(self, case: Case) -> float:
@@ -197,14 +210,21 @@ def rss_mb() -> float:
     return int(next(line for line in lines if line.startswith("VmRSS")).split()[1]) / 1024
 
 
-def systems(arguments: argparse.Namespace) -> Iterator[type]:
+def systems(arguments: argparse.Namespace) -> Iterator[Callable[[str, str, str], Measured]]:
     yield Ours
-    if arguments.rivals:
-        for module, rival in (("transformers", Transformers), ("llama_cpp", LlamaCpp)):
-            if importlib.util.find_spec(module):
-                yield rival
-            else:
-                print(f"{module} is not installed: left out")
+    if not arguments.rivals:
+        return
+    if importlib.util.find_spec("transformers"):
+        for attention in ("sdpa", "eager"):
+            yield partial(Transformers, attention=attention)
+    else:
+        print("transformers is not installed: left out")
+    if arguments.packages is not None:
+        sys.path.append(arguments.packages)  # behind all others: only llama_cpp is missing here
+    if importlib.util.find_spec("llama_cpp"):
+        yield LlamaCpp
+    else:
+        print("llama_cpp is not installed, nor in --packages: left out")
 
 
 def cpu_name() -> str:
@@ -219,6 +239,7 @@ def main() -> None:
     parser.add_argument("--weights", default="auto")
     parser.add_argument("--kv-dtype", default="int8")
     parser.add_argument("--rivals", action="store_true")
+    parser.add_argument("--packages", help="site-packages in which llama_cpp is installed")
     parser.add_argument("--cases", default=",".join(CASES), help="of these, comma-separated")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
