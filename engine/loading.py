@@ -7,7 +7,7 @@ from functools import partial
 import msgspec
 import torch
 
-from engine.attention.devices import PageKernels, triton_kernels
+from engine.attention.devices import PageKernels, device_kernels
 from engine.calibration import calibrate
 from engine.centre import key_centres
 from engine.chat import ChatTemplate
@@ -48,7 +48,7 @@ def load(config: EngineConfig, progress: Progress) -> Loaded:
     opened = open_model(locate(config.model).path)
     tokenizer, template = opened.tokenizer, opened.template
     kernels = load_kernels() if device == CPU else None
-    page_kernels = None if device == CPU else triton_kernels()
+    page_kernels = None if device == CPU else device_kernels(config.kv_dtype)
     model = load_model(
         opened.source,
         weights=_weights(config, device),

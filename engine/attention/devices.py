@@ -6,8 +6,11 @@ from collections.abc import Callable
 import msgspec
 
 from engine.attention.spans import Attend
+from engine.config import KVDtype
 from engine.errors import ModelUnusable
 from engine.pool import PageWriter
+
+_SERVED = ("int8", "bf16", "fp32")
 
 
 class PageKernels(msgspec.Struct, frozen=True, kw_only=True):
@@ -15,6 +18,16 @@ class PageKernels(msgspec.Struct, frozen=True, kw_only=True):
 
     attention: Callable[[Counter[str]], Attend]
     writer: PageWriter
+
+
+def device_kernels(dtype: KVDtype) -> PageKernels:
+    """For pages of this type. Raises ModelUnusable."""
+    if dtype not in _SERVED:
+        raise ModelUnusable(
+            f"kv_cache.dtype {dtype} is for the CPU: with `device: cuda` choose one of "
+            f"{', '.join(_SERVED)}"
+        )
+    return triton_kernels()
 
 
 def triton_kernels() -> PageKernels:

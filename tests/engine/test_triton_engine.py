@@ -6,7 +6,7 @@ import torch
 from enginekit import Kit, Tiny, answer, drain
 from tritonkit import DEVICE
 
-from engine.attention.devices import triton_kernels
+from engine.attention.devices import device_kernels, triton_kernels
 from engine.batch import Chunk, build_batch
 from engine.config import EngineConfig
 from engine.device import CPU, chosen_device
@@ -124,3 +124,8 @@ def test_cuda_without_a_device_is_refused_and_auto_takes_the_cpu() -> None:
     with pytest.raises(ModelUnusable, match="no CUDA device"):
         chosen_device("cuda")
     assert chosen_device("auto") == chosen_device("cpu") == CPU
+
+
+def test_pages_that_only_the_cpu_has_kernels_for_are_refused() -> None:
+    with pytest.raises(ModelUnusable, match="int8-hq is for the CPU"):
+        device_kernels("int8-hq")
