@@ -13,6 +13,8 @@ from engine.sequence import Sequence
 from engine.tokenizer import Tokenizer
 
 _GREEDY_BELOW = 1e-5
+_FEW = 4096
+"""So many allowed tokens are drawn from by themselves, more as part of the whole vocabulary."""
 _LIKELIEST = 1024
 """Top-p looks at so many tokens before it sorts the whole vocabulary: it rarely has to."""
 
@@ -43,7 +45,7 @@ class Sampler:
             logits = logits.cpu()  # many small steps, each of which a GPU would be asked for
         for row, sequence, likeliest in zip(logits, sequences, greedy, strict=True):
             plain = _is_likeliest(sequence)
-            token_id = likeliest if plain else _draw(self._adjusted(row, sequence), sequence)
+            token_id = likeliest if plain else self._drawn(row, sequence)
             picks.append(Pick(token_id=token_id, choice=self._choice(row, token_id, sequence)))
         return picks
 
@@ -57,16 +59,20 @@ class Sampler:
             top=tuple(map(self._logprob, top.indices.tolist(), top.values.tolist())),
         )
 
-    def _adjusted(self, row: torch.Tensor, sequence: Sequence) -> torch.Tensor:
-        """Logits with penalties and bias, new; -inf where a token cannot be."""
+    def _drawn(self, row: torch.Tensor, sequence: Sequence) -> int:
+        """A token of the logits with penalties and bias, of those that the grammar allows."""
         row = _penalised(row, sequence)
-        if sequence.matcher is not None:
-            allowed = torch.from_numpy(sequence.matcher.allowed())
-            return row.where(allowed, -math.inf)
         sampling = sequence.sampling
-        if sampling.ignore_eos or sequence.num_output < sampling.min_tokens:
-            row[list(self._tokenizer.end_ids)] = -math.inf
-        return row
+        if sequence.matcher is None:
+            if sampling.ignore_eos or sequence.num_output < sampling.min_tokens:
+                ends = torch.tensor(sorted(self._tokenizer.end_ids))
+                row = row.index_fill(0, ends, -math.inf)
+            return _draw(row, sequence)
+        allowed = torch.from_numpy(sequence.matcher.allowed())
+        if int(allowed.sum()) > _FEW:
+            return _draw(row.where(allowed, -math.inf), sequence)
+        token_ids = allowed.nonzero()[:, 0]
+        return int(token_ids[_draw(row[token_ids], sequence)])
 
     def _logprob(self, token_id: int, logprob: float) -> TokenLogprob:
         text = self._tokenizer.bytes_of(token_id) or self._tokenizer.name(token_id).encode()
@@ -86,17 +92,26 @@ def _is_plain(sampling: Sampling) -> bool:
     """The likeliest token of the bare logits is the answer."""
     return (
         sampling.temperature < _GREEDY_BELOW
-        and not sampling.logit_bias
-        and sampling.frequency_penalty == sampling.presence_penalty == 0
-        and sampling.repetition_penalty == 1
+        and _is_unpenalised(sampling)
         and not (sampling.min_tokens or sampling.ignore_eos)
     )
 
 
+def _is_unpenalised(sampling: Sampling) -> bool:
+    return (
+        not sampling.logit_bias
+        and sampling.frequency_penalty == sampling.presence_penalty == 0
+        and sampling.repetition_penalty == 1
+    )
+
+
 def _penalised(row: torch.Tensor, sequence: Sequence) -> torch.Tensor:
-    """A copy with penalties and bias. Frequency and presence count the answer's tokens, as
-    OpenAI's reference says; repetition (Keskar et al., CTRL, 2019) the prompt's as well."""
+    """With penalties and bias, new where there are any. Frequency and presence count the answer's
+    tokens, as OpenAI's reference says; repetition (Keskar et al., CTRL, 2019) the prompt's as
+    well."""
     sampling = sequence.sampling
+    if _is_unpenalised(sampling):
+        return row
     row = row.clone()
     if sampling.repetition_penalty != 1:
         seen = torch.tensor(sorted(set(sequence.token_ids)))
