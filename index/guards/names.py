@@ -26,6 +26,8 @@ _COMMON = wordset(
     "i ok january february march april may june july august september october november december"
     " monday tuesday wednesday thursday friday saturday sunday"
 )
+_LETTERS = frozenset("bcdefghjklmnopqrvwxyz")
+"""Alone these name something: a language, a vitamin, a variable."""
 _TITLE_SHARE = 0.6
 """With more capitals than that the text is written in title case, and they say nothing."""
 _LEAST_LENGTH_FOR_SLIPS = 6
@@ -47,9 +49,9 @@ def _read(text: Text) -> Names:
     ]
     capitalised = [word for word, raw in inside if raw[0].isupper()]
     if len(capitalised) > _TITLE_SHARE * len(inside):
-        return Names(frozenset(), words)
+        return Names(words & _LETTERS, words)
     names = {_ALIASES.get(word, word) for word in capitalised if word not in _COMMON}
-    return Names(frozenset(names), words)
+    return Names(frozenset(names) | (words & _LETTERS), words)
 
 
 def _compare(a: Names, b: Names) -> str | None:

@@ -8,7 +8,6 @@ from index.guards.wordset import wordset
 
 _NEGATIONS = wordset(
     "not no never none nobody nothing nowhere neither nor without unable hardly barely non"
-    " 不 没 没有 别 无 未 非 勿"
 )
 _PREVENTIONS = wordset("avoid prevent stop quit refuse lack lacking except unless")
 """Words that turn around what follows; `stop` and `not` do not stand for each other."""

@@ -24,6 +24,8 @@ _PERSONS = {
     }.items()
     for word in words.split()
 }
+_OWNS = wordset("my mine your yours our ours myself yourself ourselves")
+_ASKER = "asker"
 _ASKERS = wordset("i you we one")
 _FREELY = wordset("how where when")
 _WITH_MODAL = wordset("what which why who")
@@ -37,6 +39,8 @@ class Persons(msgspec.Struct, frozen=True):
 
     others: tuple[str, ...]
     speakers: frozenset[str]
+    """Without one who only asks, unless something is said to be theirs (`how do I … my`)."""
+    asker: str | None = None
 
 
 def _read(text: Text) -> Persons:
@@ -44,7 +48,11 @@ def _read(text: Text) -> Persons:
     if not persons:
         return Persons((), frozenset())
     others = tuple(person for person in persons if person in _OTHERS)
-    return Persons(others, frozenset(persons) - _OTHERS - {_asker(text.words)})
+    speakers = frozenset(persons) - _OTHERS
+    asker = _asker(text.words)
+    if not any(word in _OWNS and _PERSONS[word] == asker for word in text.words):
+        speakers -= {asker}
+    return Persons(others, speakers, asker)
 
 
 def _asker(words: tuple[str, ...]) -> str | None:
@@ -65,9 +73,16 @@ def _asker(words: tuple[str, ...]) -> str | None:
 def _compare(a: Persons, b: Persons) -> str | None:
     if a.others != b.others:
         return "pronouns"
+    ours, theirs = a.speakers, b.speakers
+    if a.asker and b.asker:
+        # `how do I … my` and `how do you … your` ask the same.
+        ours, theirs = _relative(ours, a.asker), _relative(theirs, b.asker)
     # Left out altogether is common in short questions ("reset password"); exchanged is not.
-    exchanged = a.speakers - b.speakers and b.speakers - a.speakers
-    return "pronouns" if exchanged else None
+    return "pronouns" if ours - theirs and theirs - ours else None
+
+
+def _relative(speakers: frozenset[str], asker: str) -> frozenset[str]:
+    return frozenset(_ASKER if person == asker else person for person in speakers)
 
 
 PRONOUNS = Guard(name="pronouns", read=_read, compare=_compare)

@@ -25,6 +25,7 @@ _ASKING_VERBS = wordset(
 _REQUESTS = {(verb, "you") for verb in ("can", "could", "would", "will")}
 _CHOICES = frozenset({"which", "what", "who", "where"})
 """`which` may stand for any of the others, and they for it, but not for each other."""
+_PURPOSES = {("use", "of"), ("uses", "of"), ("uses", "for"), ("purpose", "of")}
 _WH = wordset("what which who whom whose where when why how")
 
 
@@ -36,7 +37,7 @@ def read_question(text: Text) -> str:
     for place, word in enumerate(words):
         if word in _WH:
             return _wh(word, words[place + 1 :])
-    return ""
+    return "purpose" if words[:2] in _PURPOSES or _is_used_for(words) else ""
 
 
 def _wh(word: str, rest: tuple[str, ...]) -> str:
@@ -58,12 +59,16 @@ def _what(rest: tuple[str, ...]) -> str:
     for kind, nouns in _NOUNS_ASKED.items():
         if nouns & near:
             return kind
-    if any(pair == ("used", "for") for pair in pairwise(rest)):
-        return "purpose"
-    return "what"
+    return "purpose" if _is_used_for(rest) else "what"
+
+
+def _is_used_for(words: tuple[str, ...]) -> bool:
+    return ("used", "for") in pairwise(words)
 
 
 def _compare(a: str, b: str) -> str | None:
+    if "purpose" in {a, b}:
+        return "question"
     if not (a and b) or ("which" in {a, b} and {a, b} <= _CHOICES):
         return None
     return "question"

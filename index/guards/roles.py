@@ -15,6 +15,8 @@ sold sought spent spoken spread spun stolen struck stuck stung sung sunk sworn s
 taught told torn thought thrown understood undone upset won withdrawn worn wound woven written
 """)
 
+_CHINESE_PASSIVE = "被"
+
 
 def _read(text: Text) -> bool:
     """Whether there is a passive with an agent: a form of be, a participle, `by`."""
@@ -26,7 +28,7 @@ def _read(text: Text) -> bool:
             be, participle = True, False
         elif be and (word in _PARTICIPLES or (word.endswith("ed") and len(word) > 3)):
             participle = True
-        elif participle and word == "by":
+        elif word == _CHINESE_PASSIVE or (participle and word == "by"):
             return True
     return False
 

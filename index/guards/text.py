@@ -5,6 +5,7 @@ import unicodedata
 
 import msgspec
 
+from index.guards import chinese
 from index.guards.stem import stem
 from index.guards.wordset import wordset
 
@@ -27,9 +28,9 @@ class Text(msgspec.Struct, frozen=True, kw_only=True):
 _TOKEN = re.compile(
     r"\.net\b|\b[a-z]\+\+|\b[a-z]#"
     r"|\d+(?:[,.]\d+)*"
-    r"|[\u3400-\u9fff]"
+    rf"|{chinese.WORD}"
     r"|[^\W\d_\u3400-\u9fff]+(?:'[^\W\d_]+)*"
-    r"|[.!?:;,\n]",
+    r"|[.!?:;,\n。、]",
     re.IGNORECASE,
 )
 
@@ -78,6 +79,8 @@ would you tell me|can you help me|help me|i have a question|quick question|just 
 )
 _FRAME_LENGTHS = (5, 4, 3, 2, 1)
 
+_FIRST_CHINESE = "\u3400"
+
 _OWNERLESS = wordset("what who where how when why that this it he she there here")
 """Before `'s` these mean `is`; anything else is an owner."""
 
@@ -91,8 +94,8 @@ def read_text(source: str) -> Text:
     pauses: list[bool] = []
     start, pause = True, False
     for raw in _TOKEN.findall(plain):
-        if raw in ".!?:;,\n":
-            start, pause = start or raw != ",", True
+        if raw in ".!?:;,\n。、":
+            start, pause = start or raw not in ",、", True
             continue
         for word in _open(raw.lower()) if raw != "US" else ("usa",):
             words.append(word)
@@ -128,6 +131,8 @@ def _open(word: str) -> tuple[str, ...]:
     opened = _CONTRACTIONS.get(word)
     if opened is not None:
         return opened
+    if word[0] >= _FIRST_CHINESE:
+        return chinese.read_as(word)
     if "'" not in word:
         return (word,)
     for ending, meaning in _ENDINGS.items():

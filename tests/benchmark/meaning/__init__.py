@@ -1,0 +1,1 @@
+"""Parts of `tests/benchmark/semantic.py`: sets, policies, counts and tables."""
