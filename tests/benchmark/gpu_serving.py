@@ -57,7 +57,8 @@ class Served:
         question = f"Tell me something about {topic}, number {number}."
         # A seed says nothing to a greedy request, and no answer is found in the cache.
         body = {
-            "seed": next(self._seeds), "model": "smollm2-135m-instruct", "temperature": 0, "max_tokens": NEW_TOKENS,
+            "seed": next(self._seeds), "temperature": 0, "max_tokens": NEW_TOKENS,
+            "model": "smollm2-135m-instruct",
             "messages": [{"role": "user", "content": question}],
         }  # fmt: skip
         answer = await client.post(f"{self._base}/chat/completions", json=body)

@@ -49,7 +49,8 @@ def _engine(model: Model, pool: PagePool, tiny: Kit) -> Engine:
         fingerprint=layout_fingerprint(pool, model.shape, weights="fp32", weights_sha256=""),
     )
     return Engine(
-        model=model, tokenizer=tiny.tokenizer, pool=pool, paging=paging, pins=Pins((), encoders=()), max_context=512,
+        model=model, tokenizer=tiny.tokenizer, pool=pool, paging=paging,
+        pins=Pins((), encoders=()), max_context=512,
         max_batch=8, step_tokens=16,
     )  # fmt: skip
 
