@@ -33,8 +33,8 @@ log = logging.getLogger("rejoinder.audit")
 
 _MAX_AT_ONCE = 4
 """Audits of a process under way; further hits go unaudited."""
-_DUE_BEFORE_LABEL = 120.0
-"""Seconds that an answer may take before its audit is given up."""
+_PATIENCE_S = 120.0
+"""An audit that takes longer is given up."""
 
 
 class Auditor:
@@ -100,7 +100,7 @@ class Auditor:
     async def _run(self, mark: Mark, audit: Callable[[], Awaitable[Label | None]]) -> None:
         label: Label | None = None
         try:
-            async with asyncio.timeout(_DUE_BEFORE_LABEL):
+            async with asyncio.timeout(_PATIENCE_S):
                 label = await audit()
         except (ClientError, TimeoutError) as error:
             log.info("an audit was given up: %s", error)

@@ -1,0 +1,96 @@
+"""Judges of two answers, and what answers say."""
+
+import json
+
+import pytest
+
+from index.errors import EmbedderFault
+from index.semantic import NoSemantic
+from proxy.answer.payload import Payload
+from proxy.auditing.judges import EmbeddingJudge, EqualJudge
+from proxy.auditing.text import text_in, text_of
+from proxy.call import Surface, Usage
+
+
+class Near(NoSemantic):
+    """All texts are this similar."""
+
+    def __init__(self, similarity):
+        self._similarity = similarity
+        self.seen = []
+
+    async def similarity(self, one, other):
+        self.seen.append((one, other))
+        if isinstance(self._similarity, Exception):
+            raise self._similarity
+        return self._similarity
+
+
+async def near(similarity, one, other):
+    return await EmbeddingJudge(lambda: Near(similarity)).agree(None, one, other)
+
+
+@pytest.mark.parametrize(
+    "other", ["the  capital is\nlima", "The capital is Lima", "THE CAPITAL IS LIMA."]
+)
+async def test_spelling_does_not_make_another_answer(other):
+    assert await EqualJudge().agree(None, "The capital is Lima.", other)
+    assert await near(0.0, "The capital is Lima.", other), "without asking the embedder"
+
+
+async def test_another_word_makes_another_answer_to_the_strict_judge():
+    assert not await EqualJudge().agree(None, "The capital is Lima.", "The capital is Quito.")
+
+
+async def test_near_answers_agree_unless_numbers_or_negations_differ():
+    assert await near(0.95, "It opens at nine.", "The doors open at nine.")
+    assert not await near(0.95, "It costs 20 euros.", "It costs 30 euros.")
+    assert not await near(0.95, "It is safe to eat.", "It is not safe to eat.")
+    assert not await near(0.5, "It opens at nine.", "Bananas are yellow.")
+
+
+async def test_what_the_embedder_cannot_read_is_not_judged():
+    assert await near(None, "one", "other") is None
+    assert await near(EmbedderFault("broken"), "one", "other") is None
+
+
+async def test_a_judge_does_not_see_which_answer_is_the_stored_one():
+    semantic = Near(0.9)
+    judge = EmbeddingJudge(lambda: semantic)
+    await judge.agree(None, "alpha words", "beta words")
+    await judge.agree(None, "beta words", "alpha words")
+    assert semantic.seen[0] == semantic.seen[1]
+
+
+def chat(content, **more):
+    return json.dumps({"choices": [{"message": {"content": content}}], **more}).encode()
+
+
+@pytest.mark.parametrize(
+    ("body", "text"),
+    [
+        (chat("Lima."), "Lima."),
+        (chat([{"type": "text", "text": "Li"}, {"type": "text", "text": "ma."}]), "Lima."),
+        (b'{"choices": [{"text": "Lima."}]}', "Lima."),
+        (b'{"choices": [{"text": "a"}, {"text": "b"}]}', "a\nb"),
+        (b'{"output": [{"type": "reasoning"}, {"content": [{"text": "Lima."}]}]}', "Lima."),
+        (chat(None), None),
+        (b"{}", None),
+        (b"no json", None),
+    ],
+)
+def test_the_text_of_an_answer_is_found_on_every_surface(body, text):
+    assert text_in(body) == text
+
+
+def test_an_answer_that_calls_tools_says_nothing_to_compare():
+    payload = Payload(
+        surface=Surface.CHAT,
+        headers=(),
+        body=chat("Lima."),
+        usage=Usage(),
+        usage_known=False,
+        model="m",
+        has_tool_calls=True,
+    )
+    assert text_of(payload) is None

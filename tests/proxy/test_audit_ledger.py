@@ -1,0 +1,106 @@
+"""What several processes know of their tiers."""
+
+import pytest
+
+from index.errors import StoreFault
+from index.memory import MemoryStore
+from proxy.auditing.ledger import Ledger
+from proxy.auditing.tier import mark_of, name_of, pair_of
+from proxy.metrics import Metrics
+from proxy.settings.semantic import Semantic
+
+SEMANTIC = Semantic(max_error=0.2)
+
+
+class Failing(MemoryStore):
+    """Its counters cannot be reached now and then."""
+
+    fails = False
+
+    async def tally(self, name, add):
+        if self.fails:
+            raise StoreFault("away")
+        return await super().tally(name, add)
+
+
+@pytest.fixture
+def store():
+    return Failing(max_bytes=2**20)
+
+
+async def ready(store, semantic=SEMANTIC):
+    ledger = Ledger(store, metrics=Metrics())
+    tier = ledger.tier("p", semantic, embedder="e")
+    await ledger.refresh(tier)
+    return ledger, tier
+
+
+async def test_labels_of_two_processes_add_up_to_one_decision(store):
+    (one, here), (other, there) = await ready(store), await ready(store)
+    for _ in range(10):
+        for tier in (here, there):
+            tier.count_label(tier.standing, "stored_only", step=2)
+    await one.refresh(here)
+    assert here.standing.serves
+    await other.refresh(there)
+    assert not there.standing.serves
+    await one.refresh(here)
+    assert here.standing == there.standing
+
+
+async def test_before_the_store_has_told_nothing_is_known(store):
+    store.fails = True
+    ledger, tier = await ready(store)
+    assert tier.standing is None
+    assert ledger.shown() == ()
+    store.fails = False
+    await ledger.refresh(tier)
+    assert tier.standing.serves
+
+
+async def test_what_could_not_be_told_is_told_later(store):
+    ledger, tier = await ready(store)
+    store.fails = True
+    tier.count_hit(tier.standing)
+    await ledger.refresh(tier)
+    assert tier.standing.hits == 0
+    store.fails = False
+    tier.count_hit(tier.standing)
+    await ledger.refresh(tier)
+    assert tier.standing.hits == 2
+
+
+async def test_a_pair_that_one_process_refuses_is_refused_by_all(store):
+    (one, here), (other, there) = await ready(store), await ready(store)
+    mark = mark_of(here, scope="s", one="a", other="b")
+    await one.refuse(mark)
+    assert mark_of(here, scope="s", one="b", other="a") is None
+    assert mark_of(here, scope="another", one="a", other="b") is not None
+    await one.refresh(here)
+    await other.refresh(there)
+    assert mark_of(there, scope="s", one="a", other="b") is None
+
+
+async def test_older_news_of_the_store_change_nothing(store):
+    _, tier = await ready(store)
+    tier.learn({"0.hits": 5})
+    tier.learn({"0.hits": 3})
+    assert tier.standing.hits == 5
+
+
+def test_what_makes_other_hits_or_labels_makes_another_tier():
+    name = name_of("p", SEMANTIC, embedder="e")
+    assert name == name_of("p", Semantic(max_error=0.2, audit=0.5, candidates=3), embedder="e")
+    others = [
+        name_of("q", SEMANTIC, embedder="e"),
+        name_of("p", SEMANTIC, embedder="f"),
+        name_of("p", Semantic(max_error=0.3), embedder="e"),
+        name_of("p", Semantic(max_error=0.2, profile="intent"), embedder="e"),
+        name_of("p", Semantic(max_error=0.2, judge="equal"), embedder="e"),
+    ]
+    assert len({name, *others}) == 6
+
+
+def test_the_name_of_a_pair_tells_neither_question():
+    assert pair_of("s", "ab", "c") != pair_of("s", "a", "bc")
+    assert "secret" not in pair_of("s", "secret", "c")
