@@ -13,6 +13,7 @@ from proxy.settings.address import parse_address
 from proxy.settings.config import Config, TagRule
 from proxy.settings.enginechecks import check_pages
 from proxy.settings.finding import Finding, check_header, check_name
+from proxy.settings.judgechecks import check_judges
 from proxy.settings.listenerchecks import check_listeners, check_processes
 from proxy.settings.meaningchecks import check_meaning
 from proxy.settings.routechecks import check_aliases, check_routes
@@ -146,6 +147,7 @@ def _tenants(config: Config) -> Iterator[Finding]:
 
 
 def _policies(config: Config) -> Iterator[Finding]:
+    yield from check_judges(config)
     for name, policy in config.policies.items():
         path: Path = ("policies", name)
         yield from check_name(name, path)

@@ -162,6 +162,14 @@ def test_figures_are_shown(rejoinder):
     assert "store" in json.loads(rejoinder("stats", "--json").stdout)
 
 
+def test_feedback_on_an_answer_that_is_not_known_is_said_to_be_so(rejoinder):
+    done = rejoinder("feedback", "no-such-request", "wrong")
+    assert done.returncode == 1
+    assert "404" in done.stderr
+    assert "no-such-request" in done.stderr
+    assert rejoinder("feedback", "x", "maybe").returncode == 2
+
+
 def test_a_wrong_token_is_refused_where_one_is_set(rejoinder):
     done = rejoinder("stats", token="wrong")
     assert done.returncode == 1

@@ -15,7 +15,7 @@ from proxy.settings.config import (
     Tenants,
 )
 from proxy.settings.engine import Engine
-from proxy.settings.semantic import Embedder, Semantic
+from proxy.settings.semantic import Embedder, ModelJudge, Semantic
 from proxy.settings.units import Duration, Secret
 from proxy.settings.upstreams import Timeout, Upstream, UpstreamTls
 
@@ -161,6 +161,15 @@ def test_answers_by_meaning_need_an_embedder():
     assert findings(policies=policies) == ["policies/p/semantic: answers by meaning need an "
                                            "`embedder`"]  # fmt: skip
     assert findings(policies=policies, embedder=Embedder(model="folder")) == []
+
+
+def test_a_model_that_judges_needs_a_route():
+    policies = {"p": Policy(semantic=Semantic(judge=ModelJudge(model="judge-1")))}
+    only = {"policies": policies, "embedder": Embedder(model="folder")}
+    (finding,) = findings(routes=(Route(to="u", match=Match(model="gpt-*")),), **only)
+    assert finding == ("policies/p/semantic/judge/model: no route leads to the model `judge-1`")
+    assert findings(routes=(Route(to="u", match=Match(model=("gpt-*", "judge-*"))),), **only) == []
+    assert findings(**only) == []
 
 
 def test_a_ttl_over_its_cap_is_told():
