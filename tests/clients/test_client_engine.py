@@ -1,9 +1,13 @@
 """A few clients against the bundled engine: the quickstart's config, a real model."""
 
+import json
+from typing import Literal
+
 import pytest
 from langchain_openai import ChatOpenAI
 from openai import OpenAI
 from proxyprocess import ROOT, ProxyProcess
+from pydantic import BaseModel, Field
 from pydantic_ai import Agent
 from pydantic_ai.models.openai import OpenAIChatModel
 from pydantic_ai.providers.openai import OpenAIProvider
@@ -54,6 +58,56 @@ def test_openai_streams_and_replays(engine, seen):
     assert plain.choices[0].finish_reason == chunks[-2].choices[0].finish_reason
     assert plain.usage.to_dict() == chunks[-1].usage.to_dict()
     assert seen.words == ["miss", "exact"]
+
+
+class Person(BaseModel):
+    """What the engine has to write."""
+
+    name: str = Field(max_length=8)
+    mood: Literal["fröhlich 😀", "müde 😴"]
+
+
+def test_openai_parses_structured_output(engine, seen):
+    asked = {
+        "model": MODEL,
+        "messages": [{"role": "user", "content": "Invent a person, as JSON."}],
+        "response_format": Person,
+        "temperature": 1,
+        "n": 2,
+        "seed": 7,
+    }
+    first, again = [engine.chat.completions.parse(**asked) for _ in range(2)]
+    people = [choice.message.parsed for choice in first.choices]
+    assert all(isinstance(person, Person) for person in people)
+    assert [choice.message.parsed for choice in again.choices] == people
+    assert seen.words == ["miss", "exact"]
+
+
+def test_openai_gets_tool_calls_plain_and_streamed(engine, seen):
+    parameters = {
+        "type": "object",
+        "properties": {"city": {"type": "string", "maxLength": 12}},
+        "required": ["city"],
+        "additionalProperties": False,
+    }
+    function = {"name": "get_weather", "parameters": parameters}
+    asked = {
+        "model": MODEL,
+        "messages": [{"role": "user", "content": "What is the weather in Rome?"}],
+        "tools": [{"type": "function", "function": function}],
+        "tool_choice": "required",
+        "parallel_tool_calls": False,
+        "temperature": 0,
+    }
+    plain = engine.chat.completions.create(**asked).choices[0]
+    (call,) = plain.message.tool_calls
+    assert (plain.finish_reason, call.function.name) == ("tool_calls", "get_weather")
+    assert set(json.loads(call.function.arguments)) == {"city"}
+    with engine.chat.completions.stream(**asked) as stream:
+        streamed = stream.get_final_completion().choices[0]
+    assert streamed.message.tool_calls[0].function.arguments == call.function.arguments
+    assert streamed.finish_reason == "tool_calls"
+    assert seen.words == ["bypass", "bypass"], "an answer that calls tools is not kept"
 
 
 def test_langchain_streams_and_replays(quickstart, seen):
