@@ -6,10 +6,10 @@ orthonormal Walsh-Hadamard matrix; the query becomes H q. Before rounding this c
 constant offset that some channels of keys have, H spreads what is left over all channels (QuaRot,
 Ashkboos et al., 2024), so one scale serves a whole vector.
 
-Keys and values: symmetric, one fp16 scale for a token and head, or (`int8-hq`) one for each 32 of
-its channels, and then values are turned by H too; what attention makes of them is turned back. That
-measures better than a scale for each channel and page, and needs no tail of unrounded keys until a
-page is full, so a page reads the same whenever, and by whomever, it is read.
+Keys and values: symmetric, one fp16 scale for a token and head, or (`int8-hq`, and heads of more
+than 128 channels) one for each 32 channels, and then values are turned by H too; what attention
+makes of them is turned back. That measures better than a scale for each channel and page, and needs
+no tail of unrounded keys until a page is full, so a page reads the same whenever it is read.
 
 The scale is rounded to fp16 before it divides, so that reading multiplies by the very number that
 writing divided by.

@@ -103,7 +103,7 @@ def test_numba_reads_the_same_pages(page_tokens: int) -> None:
 
     torch.manual_seed(7)
     kernel = NumbaAttention()
-    for heads, kv_heads, head_dim in ((9, 3, 64), (4, 1, 256), (8, 8, 80)):
+    for heads, kv_heads, head_dim in ((9, 3, 64), (4, 1, 128), (8, 8, 80)):
         batch = Batch(heads=heads, kv_heads=kv_heads, head_dim=head_dim, page_tokens=page_tokens)
         for num_kv in (*range(1, 35), 70):
             batch.add(num_kv, min(num_kv, 3))
@@ -219,7 +219,7 @@ def test_grouped_pages_written_by_the_kernel_read_as_those_of_the_reference(
     assert ((codes[0] != codes[1]).sum() / codes[0].numel()) < 1e-3
 
 
-@pytest.mark.parametrize("head_dim", HEAD_DIMS)
+@pytest.mark.parametrize("head_dim", [64, 80, 96, 128])
 def test_written_pages_are_those_of_the_reference_byte_by_byte(
     kernels: Kernels, head_dim: int
 ) -> None:

@@ -17,7 +17,7 @@ def test_smollm2_takes_half_of_fp16_and_a_sixth_of_a_cache_for_each_query_head()
 
 
 def test_the_formula_holds_where_parts_fill_whole_cache_lines() -> None:
-    for kv_heads, head_dim in ((3, 64), (2, 64), (8, 128), (1, 256), (4, 80)):
+    for kv_heads, head_dim in ((3, 64), (2, 64), (8, 128), (4, 80)):
         layout = _layout(num_kv_heads=kv_heads, head_dim=head_dim)
         assert layout.bytes_per_token == 2 * 30 * kv_heads * (head_dim + 2)
 
@@ -27,6 +27,8 @@ def test_scales_for_each_32_channels_stay_below_the_promise(kv_heads: int, head_
     groups = head_dim // 32 if head_dim % 32 == 0 else 1
     layout = _layout("int8-hq", num_kv_heads=kv_heads, head_dim=head_dim)
     assert layout.num_groups == groups
+    usual = _layout("int8", num_kv_heads=kv_heads, head_dim=head_dim)
+    assert usual.num_groups == (groups if head_dim > 128 else 1)
     assert layout.bytes_per_token == 2 * 30 * kv_heads * (head_dim + 2 * groups)
     fp16 = _layout("bf16", num_kv_heads=kv_heads, head_dim=head_dim)
     assert layout.bytes_per_token / fp16.bytes_per_token <= 0.535
