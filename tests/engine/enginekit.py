@@ -187,9 +187,9 @@ def answer(engine: Engine, prompt_ids: list[int], sampling: Sampling = GREEDY) -
     return drain(engine)[1, 0]
 
 
-def reference_paths() -> list[Path]:
-    """A record of another implementation, where there is one beside the checkout or where the
-    environment says."""
-    default = Path(__file__).parents[3] / "shared" / "reference" / "smollm2.json"
-    path = Path(os.environ.get(REFERENCE_VARIABLE, default))
+def reference_paths(name: str = "smollm2.json") -> list[Path]:
+    """A record of another implementation, where there is one beside the checkout or in the folder
+    that the environment says."""
+    default = Path(__file__).parents[3] / "shared" / "reference"
+    path = Path(os.environ.get(REFERENCE_VARIABLE, default)) / name
     return [path] if path.is_file() else []
