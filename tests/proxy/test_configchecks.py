@@ -297,6 +297,21 @@ def test_a_model_that_is_not_there_is_told():
     assert "is no name of an importable package" in finding
 
 
+def test_a_model_of_the_hub_needs_a_name_and_nothing_here():
+    bare = Machine(
+        has_module=lambda _: True, has_path=lambda _: False, can_keep=lambda _: True
+    )
+
+    def of_engine(model):
+        return findings(bare, upstreams={"u": Upstream(engine=Engine(model=model))})
+
+    assert of_engine("hf:Qwen/Qwen3-0.6B") == []
+    for model in ("hf:", "hf:alone", "hf:a/b/c", "hf:/b"):
+        (finding,) = of_engine(model)
+        assert finding.startswith("upstreams/u/engine/model: ")
+        assert "is no name of a model on the hub" in finding
+
+
 def of_upstream(machine=EVERYTHING, **parts):
     return findings(machine, upstreams={"u": Upstream(**{"base_url": "https://h", **parts})})
 
