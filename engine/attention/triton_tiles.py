@@ -27,8 +27,8 @@ class Tiling(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def tiling(dtype: KVDtype, head_dim: int) -> Tiling:
-    """Chosen by what ptxas says of sm_90 (no spilled register; shared memory for at least two
-    programs a multiprocessor), not by measurement: `tests/benchmark/gpu.py --tune` times others."""
+    """Chosen by what ptxas says of INT8 on sm_90 at head sizes 64, 128 and 256 (no spilled register;
+    shared memory for two programs a multiprocessor), not by measurement: `tests/benchmark/gpu.py --tune` times others."""
     wide = head_dim > 128
     # fp32 is there to compare with: it has no tensor cores here and needs four times the memory.
     tokens = {"int8": 64, "bf16": 64}.get(dtype, 32) // (2 if wide else 1)
@@ -36,7 +36,7 @@ def tiling(dtype: KVDtype, head_dim: int) -> Tiling:
     warps = 2 if head_dim <= 64 else 4
     return Tiling(
         decode=Tiles(rows=_LEAST_ROWS, tokens=tokens, num_warps=warps, num_stages=5),
-        prefill=Tiles(rows=64, tokens=tokens, num_warps=4, num_stages=3),
+        prefill=Tiles(rows=64, tokens=tokens, num_warps=8, num_stages=3),
     )
 
 
