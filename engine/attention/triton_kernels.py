@@ -12,8 +12,9 @@ order: what a sequence gets does not depend on who else is in the batch.
 
 Written without a GPU at hand: nothing here was timed. What is known is that it computes what the
 reference computes, under Triton's interpreter, and what ptxas makes of a decode of INT8 for sm_90:
-no register is spilled, pages come in as copies of 16 bytes a thread that run ahead of the arithmetic, codes are
-widened without one conversion instruction. `tests/benchmark/gpu.py` measures the rest.
+no register is spilled, pages come in as copies of 16 bytes a thread that run ahead of the
+arithmetic, and codes are widened without one conversion instruction. `tests/benchmark/gpu.py`
+measures the rest.
 """
 
 import os

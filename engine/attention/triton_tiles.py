@@ -27,8 +27,9 @@ class Tiling(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def tiling(dtype: KVDtype, head_dim: int) -> Tiling:
-    """Chosen by what ptxas says of INT8 on sm_90 at head sizes 64, 128 and 256 (no spilled register;
-    shared memory for two programs a multiprocessor), not by measurement: `tests/benchmark/gpu.py --tune` times others."""
+    """Chosen by what ptxas says of INT8 on sm_90 at head sizes 64, 128 and 256 (no spilled
+    register; shared memory for two programs a multiprocessor), not by measurement:
+    `tests/benchmark/gpu.py --tune` times others."""
     wide = head_dim > 128
     # fp32 is there to compare with: it has no tensor cores here and needs four times the memory.
     tokens = {"int8": 64, "bf16": 64}.get(dtype, 32) // (2 if wide else 1)
