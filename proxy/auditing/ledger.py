@@ -41,6 +41,8 @@ class Ledger:
         self._latest: dict[tuple[str, str], tuple[Semantic, Tier]] = {}
         """The last answer by policy and embedder: settings change with a reload at most."""
         self._asked = asyncio.Event()
+        self._in_order = asyncio.Lock()
+        """What is learnt is never older than what was known."""
 
     def tier(self, policy: str, semantic: Semantic, *, embedder: str) -> Tier:
         """See `Tiers.tier`."""
@@ -77,15 +79,20 @@ class Ledger:
     async def refresh(self, tier: Tier) -> None:
         """Tell what was counted here, learn what others have, and make the transitions that follow.
         A store that fails is told the next time."""
+        async with self._in_order:
+            await self._refresh(tier)
+
+    async def _refresh(self, tier: Tier) -> None:
         add, tier.pending = tier.pending, Counter()
         try:
             totals = await self._store.tally(tier.name, add)
             add = Counter()
             while (field := due(totals, tier.terms)) is not None:
                 totals = await self._store.tally(tier.name, {field: 1})
-            if totals.get(PAIRS, 0) != tier.num_pairs_seen:
+            num_pairs = totals.get(PAIRS, 0)
+            if num_pairs != tier.num_pairs_seen:
                 tier.wrong_pairs = frozenset(await self._store.tally(_pairs(tier), {}))
-                tier.num_pairs_seen = totals[PAIRS]
+                tier.num_pairs_seen = num_pairs
         except StoreFault as fault:
             tier.pending.update(add)
             self._metrics.faults.labels("store").inc()

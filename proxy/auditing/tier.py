@@ -38,15 +38,13 @@ class Tier:
         self.wrong_pairs: frozenset[str] = frozenset()
         """Pairs of questions that never again share an answer."""
         self.num_pairs_seen = 0
-        self._totals: dict[str, int] = {}
+        self._totals: Mapping[str, int] = {}
 
     def learn(self, totals: Mapping[str, int]) -> None:
-        """What the store has. Older news change nothing: counters only grow."""
-        known = self._totals
-        merged = {field: max(known.get(field, 0), value) for field, value in totals.items()}
-        if self.standing is None or merged != known:
-            self._totals = merged
-            self.standing = stand(merged, self.terms)
+        """What the store has now; it alone counts, also where it has lost what it had."""
+        if self.standing is None or totals != self._totals:
+            self._totals = totals
+            self.standing = stand(totals, self.terms)
 
     def count_hit(self, standing: Standing) -> None:
         """A hit was served."""

@@ -81,11 +81,17 @@ async def test_a_pair_that_one_process_refuses_is_refused_by_all(store):
     assert mark_of(there, scope="s", one="a", other="b") is None
 
 
-async def test_older_news_of_the_store_change_nothing(store):
-    _, tier = await ready(store)
-    tier.learn({"0.hits": 5})
-    tier.learn({"0.hits": 3})
-    assert tier.standing.hits == 5
+async def test_a_store_that_lost_everything_begins_anew(store):
+    ledger, tier = await ready(store)
+    for _ in range(20):
+        tier.count_label(tier.standing, "stored_only", step=2)
+    await ledger.refuse(mark_of(tier, scope="s", one="a", other="b"))
+    await ledger.refresh(tier)
+    assert not tier.standing.serves
+    store._tallies.clear()
+    await ledger.refresh(tier)
+    assert tier.standing.serves
+    assert tier.wrong_pairs == frozenset()
 
 
 def test_what_makes_other_hits_or_labels_makes_another_tier():
