@@ -129,7 +129,7 @@ def test_a_model_of_the_hub_that_is_not_at_hand_is_unusable_offline(
     folder = _cached(tmp_path / "hub", monkeypatch)
     for model in ("hf:our-org/Other", "hf:our-org/Tiny-Llama"):
         (folder / "model.safetensors").unlink(missing_ok=True)  # half a download is none
-        with pytest.raises(ModelUnusable, match="cannot be downloaded|lacks safetensors files"):
+        with pytest.raises(ModelUnusable, match=r"cannot be downloaded|lacks safetensors files"):
             locate(model)
     with pytest.raises(ModelUnusable, match="no name of a model"):
         locate("hf:a/b/c")
