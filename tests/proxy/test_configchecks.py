@@ -298,9 +298,7 @@ def test_a_model_that_is_not_there_is_told():
 
 
 def test_a_model_of_the_hub_needs_a_name_and_nothing_here():
-    bare = Machine(
-        has_module=lambda _: True, has_path=lambda _: False, can_keep=lambda _: True
-    )
+    bare = Machine(has_module=lambda _: True, has_path=lambda _: False, can_keep=lambda _: True)
 
     def of_engine(model):
         return findings(bare, upstreams={"u": Upstream(engine=Engine(model=model))})
