@@ -57,5 +57,5 @@ def test_a_policy_switches_guards_off_and_on() -> None:
 def test_a_higher_threshold_narrows_all_others_in_proportion() -> None:
     default, raised = rules_for("strict").thresholds, rules_for("strict", threshold=0.96).thresholds
     assert raised.same == 0.96
-    assert raised.exchanged == pytest.approx(1 - (1 - default.exchanged) / 4)
+    assert raised.exchanged == pytest.approx(1 - (1 - default.exchanged) / 3)
     assert rules_for("strict", threshold=0.5).thresholds.exchanged == default.exchanged

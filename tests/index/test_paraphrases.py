@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from index.embedder import ModelEmbedder, load_embedder
-from index.verdict import Accepted, Verdict, judge, rules_for
+from index.verdict import Accepted, Profile, Verdict, judge, rules_for
 
 PAIRS: dict[str, list[dict[str, str]]] = msgspec.json.decode(
     Path(__file__).with_name("paraphrases.json").read_bytes()
@@ -20,13 +20,13 @@ class Judged(msgspec.Struct, frozen=True):
     verdict: Verdict
 
 
-async def judged(embedder: ModelEmbedder, part: str) -> list[Judged]:
+async def judged(embedder: ModelEmbedder, part: str, profile: Profile) -> list[Judged]:
     results = []
     for pair in PAIRS[part]:
         stored, asked = await embedder.embed([pair["stored"], pair["asked"]])
         similarity = float(stored @ asked)
         verdict = judge(
-            pair["asked"], pair["stored"], similarity=similarity, rules=rules_for("strict")
+            pair["asked"], pair["stored"], similarity=similarity, rules=rules_for(profile)
         )
         results.append(Judged(pair, similarity, verdict))
     return results
@@ -40,7 +40,7 @@ async def embedder() -> Any:
 
 
 async def test_twenty_paraphrases_are_served(embedder: ModelEmbedder) -> None:
-    results = await judged(embedder, "same")
+    results = await judged(embedder, "same", "strict")
     assert [each for each in results if not isinstance(each.verdict, Accepted)] == []
     assert len(results) == 20
 
@@ -48,8 +48,8 @@ async def test_twenty_paraphrases_are_served(embedder: ModelEmbedder) -> None:
 async def test_twenty_near_misses_are_refused_that_similarity_alone_would_serve(
     embedder: ModelEmbedder,
 ) -> None:
-    results = await judged(embedder, "different")
+    results = await judged(embedder, "different", "balanced")
     assert [each for each in results if isinstance(each.verdict, Accepted)] == []
-    least = rules_for("strict").thresholds.same
+    least = rules_for("balanced").thresholds.same
     assert [each for each in results if each.similarity < least] == []
     assert len(results) == 20

@@ -52,6 +52,12 @@ def test_other_roles_are_refused_as_word_order() -> None:
     assert verdict == Refused("word_order")
 
 
+def test_another_order_may_pass_where_other_words_differ_too() -> None:
+    a, b = "why did traders leave the old port", "why did the old port lose its traders"
+    assert judge(a, b, similarity=0.93, rules=STRICT) == Refused("word_order")
+    assert judge(a, b, similarity=0.98, rules=STRICT) == Accepted(0.98)
+
+
 @pytest.mark.parametrize(
     "mistyped",
     ["how do I repiar a kettle", "howdo I repair a kettle", "how do I repair a kettle?!"],
