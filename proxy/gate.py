@@ -7,6 +7,7 @@ loopback or a name of the config. And off loopback anyone can come: so a token i
 
 import hmac
 import ipaddress
+import re
 from collections.abc import Mapping
 from urllib.parse import urlsplit
 
@@ -16,6 +17,8 @@ from proxy.errors import ClientError
 
 OPEN_PATHS = frozenset({"/healthz", "/readyz"})
 """Asked by orchestrators, which have no token."""
+_PAGE = re.compile(r"/|/dashboard/page/[a-z]+\.[a-z]+")
+"""The dashboard's own files, which ask for the token; they hold nothing of the proxy."""
 
 
 class Gate(msgspec.Struct, frozen=True, kw_only=True):
@@ -34,7 +37,7 @@ class Gate(msgspec.Struct, frozen=True, kw_only=True):
         origin = headers.get("origin")
         if origin is not None and not self._knows(urlsplit(origin).netloc):
             raise _forbidden("Origin", origin)
-        if self.token and path not in OPEN_PATHS:
+        if self.token and path not in OPEN_PATHS and not _PAGE.fullmatch(path):
             given = headers.get("authorization", "").removeprefix("Bearer ").strip()
             if not hmac.compare_digest(given.encode(), self.token.encode()):
                 text = "The admin port needs its token: Authorization: Bearer TOKEN."

@@ -118,6 +118,12 @@ class Metrics:
         self._watched.append(collector)
         self.registry.register(collector)
 
+    def totals(self) -> Iterable[Metric]:
+        """What was counted so far, of all processes together."""
+        if self._folder is not None:
+            return self._counters()
+        return [metric for metric in self.registry.collect() if metric.type != "gauge"]
+
     def by_outcome(self) -> dict[str, int]:
         """Requests so far by outcome, of all processes together."""
         counts: dict[str, int] = {}
