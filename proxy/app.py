@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,6 @@ from proxy import chores
 from proxy.admin.app import admin_app
 from proxy.admin.office import Office
 from proxy.auditing.audits import Audits
-from proxy.auditing.reports import Report
 from proxy.cache import Cache
 from proxy.counts import Counts
 from proxy.dataport import DataPort, data_app
@@ -29,6 +28,8 @@ from proxy.health import Health
 from proxy.kept import Kept
 from proxy.meters import Meters, OwnMeters
 from proxy.metrics import Metrics
+from proxy.peers import Alone, Peers
+from proxy.recent import Recent
 from proxy.reload import Change, ReloadReport, change_to
 from proxy.settings import config as written
 from proxy.settings.listeners import Admin
@@ -96,9 +97,11 @@ class Proxy:
         self._background: set[asyncio.Task[None]] = set()
         self.health = Health(lambda: self._site.upstreams.values())
         self._reload: Callable[[], Awaitable[ReloadReport]] = _nothing_to_reload
-        self._count_all: Callable[[], Awaitable[Sequence[Counts]]] = self._count_alone
-        self._report: Report = self.audits.reports.take
-        self._port = DataPort(self._site, metrics=self._metrics)
+        self.recent = Recent()
+        self.peers: Peers = Alone(
+            counts=self.counts, reports=self.audits.reports, recent=self.recent
+        )
+        self._port = DataPort(self._site, metrics=self._metrics, watchers=(self.recent.note,))
         self.data = data_app(self._port, self.health)
         self.admin = admin_app(self._office(), lambda: _gate(self.config.admin))
 
@@ -146,14 +149,6 @@ class Proxy:
         """Set what `POST /reload` does, and what is told of the last reload."""
         self._reload = reload
         self.health.reloaded = last
-
-    def count_by(self, count_all: Callable[[], Awaitable[Sequence[Counts]]]) -> None:
-        """Set what asks all processes for their `counts`."""
-        self._count_all = count_all
-
-    def report_by(self, report: Report) -> None:
-        """Set what tells all processes what a user says of an answer."""
-        self._report = report
 
     async def counts(self) -> Counts:
         """What this process has in hand."""
@@ -206,9 +201,8 @@ class Proxy:
             kept=self._kept,
             clock=time.time,
             stats=self._stats,
-            counts=lambda: self._count_all(),
+            peers=lambda: self.peers,
             reload=lambda: self._reload(),
-            report=lambda request_id, verdict: self._report(request_id, verdict),
             transfer=Transfer(store=self._store, clock=time.time, keep=self._keep_pair),
         )
 
@@ -217,11 +211,8 @@ class Proxy:
         with site.guests:
             return await site.pairs.keep(pair, start=start)
 
-    async def _count_alone(self) -> Sequence[Counts]:
-        return [await self.counts()]
-
     async def _stats(self) -> dict[str, Any]:
-        counts = await self._count_all()
+        counts = await self.peers.counts()
         semantic = self._cache.semantic.stats()
         return {
             "store": await self._store.stats(),

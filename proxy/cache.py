@@ -23,7 +23,7 @@ from proxy.auditing.ledger import Tiers
 from proxy.auditing.tier import Tier, mark_of
 from proxy.meaning import asks_classifier
 from proxy.metrics import Metrics
-from proxy.outcome import ExactHit, SemanticHit
+from proxy.outcome import ExactHit, Near, SemanticHit
 from proxy.question import Question
 
 log = logging.getLogger("rejoinder.cache")
@@ -50,6 +50,8 @@ class Found(msgspec.Struct, frozen=True, kw_only=True):
     there were no cache."""
     reasons: tuple[str, ...] = ()
     """Why nothing is served, in the order of the lookups."""
+    near: tuple[Near, ...] = ()
+    """What was found by meaning and refused, best first."""
 
 
 class Cache:
@@ -169,9 +171,13 @@ class Cache:
         standing = None if tier is None else tier.standing
         if tier is not None and standing is None:
             return _with_reasons(found, "tier_unknown")
-        hit, reasons = await self._first_accepted(question, sought, tier)
-        if hit is None or standing is None or standing.serves:
-            return _with_reasons(msgspec.structs.replace(found, hit=hit), *reasons)
+        hit, near = await self._first_accepted(question, sought, tier)
+        found = msgspec.structs.replace(found, near=near)
+        if hit is None:
+            reasons = dict.fromkeys(one.reason for one in near)
+            return _with_reasons(found, *(reasons or ("no_candidate",)))
+        if standing is None or standing.serves:
+            return msgspec.structs.replace(found, hit=hit)
         withheld = msgspec.structs.replace(found, withheld=hit)
         return _with_reasons(withheld, f"tier_{standing.state}")
 
@@ -220,11 +226,12 @@ class Cache:
 
     async def _first_accepted(
         self, question: Question, sought: Sought, tier: Tier | None
-    ) -> tuple[SemanticHit | None, tuple[str, ...]]:
+    ) -> tuple[SemanticHit | None, tuple[Near, ...]]:
+        """The hit, and what was refused before it."""
         assert question.fingerprint is not None
         assert question.rules is not None
         raised = 0.0 if tier is None or tier.standing is None else tier.standing.raised
-        reasons: list[str] = []
+        refused: list[Near] = []
         for candidate in sought.candidates:
             verdict = judge(
                 question.fingerprint.prompt,
@@ -235,14 +242,13 @@ class Cache:
             )
             match verdict:
                 case Refused(reason=reason):
-                    reasons.append(reason)
+                    refused.append(_near(candidate, reason))
                 case Accepted():
                     found = await self._marked(question, candidate, tier)
-                    if isinstance(found, str):
-                        reasons.append(found)
-                    else:
-                        return found, ()
-        return None, tuple(dict.fromkeys(reasons)) or ("no_candidate",)
+                    if not isinstance(found, str):
+                        return found, tuple(refused)
+                    refused.append(_near(candidate, found))
+        return None, tuple(refused)
 
     async def _marked(
         self, question: Question, candidate: Candidate, tier: Tier | None
@@ -310,6 +316,12 @@ class Cache:
     def _fault(self, part: str, fault: IndexFault) -> None:
         self._metrics.faults.labels(part).inc()
         log.warning("%s failed, the request goes on without it: %s", part, fault)
+
+
+def _near(candidate: Candidate, reason: str) -> Near:
+    return Near(
+        key=candidate.key, prompt=candidate.prompt, similarity=candidate.similarity, reason=reason
+    )
 
 
 def _with_reasons(found: Found, *reasons: str) -> Found:

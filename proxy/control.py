@@ -2,8 +2,8 @@
 
 A line is a JSON object. Both sides ask, and both answer, any number at once, in any order:
 
-    parent ── Begin, Adopt, Remember, Count, Report, Finish ──> worker
-    worker ── Said, Loaded, Reload, CountAll, Report ──> parent
+    parent ── Begin, Adopt, Remember, Count, Report, Recall, Finish ──> worker
+    worker ── Said, Loaded, Reload, CountAll, Report, Recall ──> parent
 """
 
 import asyncio
@@ -16,6 +16,7 @@ import msgspec
 from proxy.auditing.reports import Verdict
 from proxy.counts import Counts
 from proxy.reload import ReloadReport
+from proxy.seen import Seen
 
 _MAX_LINE_BYTES = 64 * 2**20
 
@@ -93,6 +94,18 @@ class Reported(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     known: bool
 
 
+class Recall(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """The latest requests, so many. The parent asks every worker. Answered by `Recalled`."""
+
+    limit: int
+
+
+class Recalled(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """Newest first."""
+
+    requests: tuple[Seen, ...]
+
+
 class Done(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     """So it is."""
 
@@ -121,8 +134,10 @@ class CountedAll(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     counts: tuple[Counts, ...]
 
 
-Question = Begin | Adopt | Remember | Count | Finish | Said | Loaded | Reload | CountAll | Report
-Answer = Done | Refused | Adopted | Reloaded | Counted | CountedAll | Reported
+Question = (
+    Begin | Adopt | Remember | Count | Finish | Said | Loaded | Reload | CountAll | Report | Recall
+)
+Answer = Done | Refused | Adopted | Reloaded | Counted | CountedAll | Reported | Recalled
 
 
 class Line(msgspec.Struct, frozen=True, kw_only=True):

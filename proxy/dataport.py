@@ -7,6 +7,7 @@ import asyncio
 import contextlib
 import logging
 import time
+from collections.abc import Sequence
 from urllib.parse import unquote
 
 import msgspec
@@ -24,6 +25,7 @@ from proxy.errors import ClientError, ClientLeft, UpstreamError
 from proxy.health import Health, healthz, readyz
 from proxy.metrics import Metrics
 from proxy.outcome import REFUSED, headers_of
+from proxy.passage import Ended, Passage, Watcher
 from proxy.quotas import with_limits
 from proxy.reply import (
     JSON,
@@ -44,9 +46,10 @@ log = logging.getLogger("rejoinder.data")
 class DataPort:
     """ASGI application for everything below `/v1`, with and without that prefix."""
 
-    def __init__(self, site: Site, *, metrics: Metrics) -> None:
+    def __init__(self, site: Site, *, metrics: Metrics, watchers: Sequence[Watcher] = ()) -> None:
         self.site = site
         self._counting = Counting(metrics)
+        self._watchers = watchers
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request; whatever happens, in OpenAI's shape."""
@@ -57,10 +60,11 @@ class DataPort:
     async def _respond(self, site: Site, scope: Scope, receive: Receive, send: Send) -> None:
         started = time.perf_counter()
         request_id = id_of(scope["headers"])
+        passage = Passage(request_id=request_id, arrived_at=time.time())
         client = Client(receive)
         try:
-            reply = await self._reply(site, scope, client, request_id, started)
-            await _send(reply, (b"x-request-id", request_id.encode()), send)
+            reply = await self._reply(site, scope, client, passage, started)
+            passage.ended = await _send(reply, (b"x-request-id", request_id.encode()), send)
         except ClientLeft:
             log.debug("%s: the client left", request_id)
         except asyncio.CancelledError:
@@ -69,10 +73,14 @@ class DataPort:
             log.debug("%s: the client left", request_id)
         finally:
             client.close()
+            passage.total_ms = (time.perf_counter() - started) * 1000
+            for watch in self._watchers:
+                watch(passage)
 
     async def _reply(
-        self, site: Site, scope: Scope, client: Client, request_id: str, started: float
+        self, site: Site, scope: Scope, client: Client, passage: Passage, started: float
     ) -> Reply:
+        request_id = passage.request_id
         try:
             target = target_of(scope["method"], scope["raw_path"].decode("latin-1"))
         except ClientError as error:
@@ -82,8 +90,11 @@ class DataPort:
             return reply
         if target.surface is None:
             return await _other(site, target, scope, client, request_id)
-        answer = await _answer(site, target, scope, client, request_id)
-        self._counting.count(target.surface, answer, elapsed_s=time.perf_counter() - started)
+        passage.surface = target.surface
+        answer = passage.answer = await _answer(site, target, scope, client, request_id)
+        elapsed_s = time.perf_counter() - started
+        passage.first_ms = elapsed_s * 1000
+        self._counting.count(target.surface, answer, elapsed_s=elapsed_s)
         return answer.reply
 
 
@@ -112,6 +123,7 @@ async def _answer(
             target.surface, target.path, scope, client.receive, request_id=request_id
         )
         answer = await site.pipeline.answer(question, client)
+        answer.question = question
         reply = answer.reply
         reply.headers = with_limits(reply.headers, question.call.grant)
         if not question.hides_outcome:
@@ -154,14 +166,14 @@ async def _other(
         return of_fault(request_id)
 
 
-async def _send(reply: Reply, request_id: tuple[bytes, bytes], send: Send) -> None:
+async def _send(reply: Reply, request_id: tuple[bytes, bytes], send: Send) -> Ended:
     headers: Headers = (*reply.headers, request_id)
     start: Message = {"type": "http.response.start", "status": reply.status}
     if isinstance(reply.body, bytes):
         length = (b"content-length", b"%d" % len(reply.body))
         await send({**start, "headers": [*headers, length]})
         await send({"type": "http.response.body", "body": reply.body, "more_body": False})
-        return
+        return "whole"
     await send({**start, "headers": list(headers)})
     async with contextlib.aclosing(reply.body) as pieces:
         try:
@@ -170,8 +182,9 @@ async def _send(reply: Reply, request_id: tuple[bytes, bytes], send: Send) -> No
         except UpstreamError as error:
             # Not ended cleanly: without the last chunk no client can take it for a whole answer.
             log.warning("a stream broke off: %s", error)
-            return
+            return "broken"
     await send({"type": "http.response.body", "body": b"", "more_body": False})
+    return "whole"
 
 
 def _models(router: Router, path: str, *, tenant: str) -> Reply:

@@ -16,7 +16,7 @@ from index.entry import Snapshot
 from proxy.answer.control import fits
 from proxy.answer.grammar import Frame
 from proxy.answer.payload import Payload
-from proxy.call import Call, Headers
+from proxy.call import Call, Headers, Usage
 from proxy.embeddings.part import Part
 from proxy.errors import ClientLeft, UpstreamBroken, UpstreamError
 from proxy.tape import Tape
@@ -62,6 +62,8 @@ class Ending(msgspec.Struct, frozen=True, kw_only=True):
     """The whole answer, when it was not a stream."""
     payload: Payload | None = None
     """The recorded answer, when it was complete."""
+    usage: Usage = Usage()
+    """As the upstream counted it; zeros where it did not, or the answer was not recorded."""
     parts: Mapping[str, Part] = {}
     """Of embeddings: what was made, by the key of its input."""
     error: UpstreamError | None = None

@@ -11,7 +11,7 @@ from index.entry import Snapshot
 from proxy import large
 from proxy.answer.grammar import DONE_FRAME, Discarded, Frame
 from proxy.answer.payload import Payload
-from proxy.answer.recording import Complete, StreamRecorder, record_plain
+from proxy.answer.recording import Complete, Recording, StreamRecorder, record_plain
 from proxy.answer.replay import Unreplayable, plain
 from proxy.cache import Found
 from proxy.errors import UpstreamBroken, UpstreamError
@@ -144,8 +144,7 @@ class Forwarder:
         )
         stored = await self._keeper.keep(question, found, response, recording)
         flight.begin(head)
-        payload = recording.payload if isinstance(recording, Complete) else None
-        flight.end(Ending(body=whole, payload=payload, stored=stored))
+        flight.end(_ending(recording, body=whole, stored=stored))
 
     async def _stream(
         self,
@@ -187,8 +186,13 @@ class Forwarder:
             flight.end(Ending(error=_broken(recorder, response)))
             return
         flight.append(last)
-        payload = recording.payload if isinstance(recording, Complete) else None
-        flight.end(Ending(payload=payload, stored=stored))
+        flight.end(_ending(recording, body=None, stored=stored))
+
+
+def _ending(recording: Recording, *, body: bytes | None, stored: bool) -> Ending:
+    if not isinstance(recording, Complete):
+        return Ending(body=body, stored=stored)
+    return Ending(body=body, payload=recording.payload, usage=recording.usage, stored=stored)
 
 
 def _give(flight: Flight, payload: Payload) -> bool:

@@ -56,12 +56,23 @@ class Coalesced(msgspec.Struct, frozen=True, kw_only=True):
     key: str
 
 
+class Near(msgspec.Struct, frozen=True, kw_only=True):
+    """A stored question that was near, and why its answer was not given."""
+
+    key: str
+    prompt: str
+    similarity: float
+    reason: str
+
+
 class Miss(msgspec.Struct, frozen=True, kw_only=True):
     """Looked up and not served. `forward` is RFC 9211's `fwd` word; `detail` says more."""
 
     key: str
     forward: str
     detail: tuple[str, ...] = ()
+    near: tuple[Near, ...] = ()
+    """Best first."""
     stored: bool | None = None
     """None: not known when the answer began."""
 

@@ -78,7 +78,8 @@ class Pipeline:
             reply = await self._ride(boarded, question.call, client)
             assert reply is not None
         rescued = await self._rescued(question, found) if is_failure(reply) else None
-        return rescued or Answer(reply=reply, outcome=_outcome(question, found, boarded))
+        outcome = _outcome(question, found, boarded)
+        return rescued or Answer(reply=reply, outcome=outcome, flight=boarded.flight)
 
     async def _rescued(self, question: Question, found: Found) -> Answer | None:
         """What is stored, looked up again: it may have been purged while the upstream failed."""
@@ -119,4 +120,4 @@ def _miss(question: Question, found: Found) -> Miss:
     forward = "request" if not question.eligibility.read else "uri-miss"
     if found.stale is not None:
         forward = "stale"
-    return Miss(key=question.key, forward=forward, detail=detail)
+    return Miss(key=question.key, forward=forward, detail=detail, near=found.near)

@@ -15,7 +15,9 @@ from proxy.errors import (
     UpstreamUnreachable,
     error_body,
 )
+from proxy.flight import Flight
 from proxy.outcome import Outcome
+from proxy.question import Question
 
 JSON = (b"content-type", b"application/json")
 STREAM: Headers = (
@@ -42,6 +44,10 @@ class Answer(msgspec.Struct, kw_only=True):
 
     reply: Reply
     outcome: Outcome
+    question: Question | None = None
+    """None where the request was refused before it was decided."""
+    flight: Flight | None = None
+    """That brought it; None where it came from the cache, or of several flights."""
 
 
 def of_client_error(error: ClientError) -> Reply:

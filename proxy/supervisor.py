@@ -18,6 +18,7 @@ import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TypeVar
 
 import msgspec
 import uvloop
@@ -39,6 +40,8 @@ from proxy.control import (
     Gone,
     Loaded,
     Question,
+    Recall,
+    Recalled,
     Refused,
     Reload,
     Reloaded,
@@ -51,6 +54,7 @@ from proxy.counts import Counts
 from proxy.errors import ConfigError
 from proxy.lifetime import Certificates, Ports, Stop, open_ports
 from proxy.place import Place
+from proxy.recent import newest_of
 from proxy.reload import ReloadReport, change_to
 from proxy.reloader import Reloader
 from proxy.server import CannotListen, on_signals
@@ -61,7 +65,9 @@ from proxy.welcome import welcome
 
 log = logging.getLogger("rejoinder.supervisor")
 
-_COUNT_PATIENCE_S = 5.0
+A = TypeVar("A")
+
+_PATIENCE_S = 5.0
 _END_PATIENCE_S = 10.0
 """After the deadline of `shutdown`: then a worker that still runs is killed."""
 
@@ -157,6 +163,9 @@ class Supervisor:
                 return CountedAll(counts=tuple(await self._count()))
             case Report():
                 return Reported(known=await self._report_to_all(question))
+            case Recall(limit=limit):
+                lists = [one.requests for one in await self._ask_all(question, Recalled)]
+                return Recalled(requests=newest_of(lists, limit=limit))
             case Begin() | Adopt() | Remember() | Count() | Finish():
                 raise AssertionError(f"not for a worker to ask: {question}")
         return Done()
@@ -209,17 +218,20 @@ class Supervisor:
         return any(isinstance(answer, Reported) and answer.known for answer in answers)
 
     async def _count(self) -> Sequence[Counts]:
-        """Of all workers that answer in time."""
-        asking = [asyncio.create_task(channel.ask(Count())) for channel in self._channels()]
+        return [answer.counts for answer in await self._ask_all(Count(), Counted)]
+
+    async def _ask_all(self, question: Question, kind: type[A]) -> list[A]:
+        """What all workers say that answer in time."""
+        asking = [asyncio.create_task(channel.ask(question)) for channel in self._channels()]
         if asking:
-            await asyncio.wait(asking, timeout=_COUNT_PATIENCE_S)
-        counts: list[Counts] = []
+            await asyncio.wait(asking, timeout=_PATIENCE_S)
+        answers: list[A] = []
         for task in asking:
             if not task.done():
                 task.cancel()
-            elif task.exception() is None and isinstance(answer := task.result(), Counted):
-                counts.append(answer.counts)
-        return counts
+            elif task.exception() is None and isinstance(answer := task.result(), kind):
+                answers.append(answer)
+        return answers
 
 
 def run(path: Path, text: str, config: Config, *, say: Say) -> int:

@@ -9,7 +9,6 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 
 import uvloop
@@ -18,7 +17,6 @@ from prometheus_client import values
 from index.errors import StoreUnusable
 from proxy import collector
 from proxy.app import Member, Proxy, open_store
-from proxy.auditing.reports import Verdict
 from proxy.control import (
     Adopt,
     Adopted,
@@ -28,11 +26,12 @@ from proxy.control import (
     Count,
     CountAll,
     Counted,
-    CountedAll,
     Done,
     Finish,
     Loaded,
     Question,
+    Recall,
+    Recalled,
     Refused,
     Reload,
     Reloaded,
@@ -42,7 +41,6 @@ from proxy.control import (
     Said,
     open_channel,
 )
-from proxy.counts import Counts
 from proxy.errors import ConfigError
 from proxy.lifetime import Certificates, Ports, Stop, bring_into_force, serve
 from proxy.meters import SharedMeters
@@ -50,6 +48,7 @@ from proxy.reload import ReloadReport
 from proxy.server import CannotListen, Listening, quiet_uvicorn
 from proxy.settings.address import parse_address
 from proxy.settings.file import parse
+from proxy.siblings import Siblings
 
 
 class Worker:
@@ -94,6 +93,9 @@ class Worker:
                 assert self._proxy is not None
                 known = await self._proxy.audits.reports.take(request_id, verdict)
                 return Reported(known=known)
+            case Recall(limit=limit):
+                assert self._proxy is not None
+                return Recalled(requests=self._proxy.recent.latest(limit))
             case Finish(in_a_hurry=in_a_hurry):
                 self._stop(signal.SIGINT if in_a_hurry else signal.SIGTERM)
                 return Done()
@@ -120,8 +122,8 @@ class Worker:
         say = self._say if begin.index == 0 else _silent
         proxy = self._proxy = Proxy(config, store=store, say=say, member=member)
         proxy.reload_by(self._ask_reload, last=lambda: self._reloaded)
-        proxy.count_by(self._ask_counts)
-        proxy.report_by(self._ask_report)
+        assert self._channel is not None
+        proxy.peers = Siblings(self._channel)
         ports = Ports(data=[_inherited(*one) for one in begin.data], admin=_inherited(*begin.admin))
         self._serving = asyncio.create_task(self._serve(proxy, ports, self._certificates))
         return Done()
@@ -162,18 +164,6 @@ class Worker:
         answer = await self._channel.ask(Reload())
         assert isinstance(answer, Reloaded), answer
         return answer.report
-
-    async def _ask_counts(self) -> Sequence[Counts]:
-        assert self._channel is not None
-        answer = await self._channel.ask(CountAll())
-        assert isinstance(answer, CountedAll), answer
-        return answer.counts
-
-    async def _ask_report(self, request_id: str, verdict: Verdict) -> bool:
-        assert self._channel is not None
-        answer = await self._channel.ask(Report(request_id=request_id, verdict=verdict))
-        assert isinstance(answer, Reported), answer
-        return answer.known
 
 
 def main(descriptor: int, index: int) -> None:

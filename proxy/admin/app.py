@@ -12,6 +12,7 @@ from proxy.admin.entries import entries, entry
 from proxy.admin.feedback import feedback
 from proxy.admin.office import Office
 from proxy.admin.purging import forget, purge
+from proxy.admin.recent import recent
 from proxy.admin.state import config, metrics, reload, stats
 from proxy.errors import ClientError, error_body
 from proxy.gate import Gate
@@ -32,7 +33,7 @@ def admin_app(office: Office, gate: Callable[[], Gate]) -> Litestar:
     return Litestar(
         [
             *(stats, entries, entry, forget, purge, export_entries, import_entries, keep_pairs),
-            *(feedback, config, reload, metrics, healthz, readyz),
+            *(feedback, recent, config, reload, metrics, healthz, readyz),
         ],
         before_request=check,
         dependencies={

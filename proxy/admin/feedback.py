@@ -36,7 +36,7 @@ async def feedback(
         body = msgspec.json.decode(await request.body(), type=FeedbackBody)
     except msgspec.MsgspecError as error:
         raise ClientError(400, f"Not feedback: {error}.") from None
-    if not await office.report(body.request_id, body.verdict):
+    if not await office.peers().report(body.request_id, body.verdict):
         message = f"No answer was lately given by meaning under request id {body.request_id[:200]}."
         raise ClientError(404, message, param="request_id", code="not_found")
     return FeedbackAnswer(request_id=body.request_id, verdict=body.verdict)

@@ -1,16 +1,15 @@
 """What the handlers of the admin port work with."""
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import msgspec
 
 from index.store import Store
-from proxy.auditing.reports import Verdict
-from proxy.counts import Counts
 from proxy.health import Health
 from proxy.kept import Kept
 from proxy.metrics import Metrics
+from proxy.peers import Peers
 from proxy.reload import ReloadReport
 from proxy.settings import config as written
 from proxy.transfer.counter import Transfer
@@ -27,9 +26,6 @@ class Office(msgspec.Struct, frozen=True, kw_only=True):
     kept: Kept
     clock: Callable[[], float]
     stats: Callable[[], Awaitable[dict[str, Any]]]
-    counts: Callable[[], Awaitable[Sequence[Counts]]]
-    """Of all processes."""
+    peers: Callable[[], Peers]
     reload: Callable[[], Awaitable[ReloadReport]]
-    report: Callable[[str, Verdict], Awaitable[bool]]
-    """What a user says of the answer under a request id; False where no process knows of it."""
     transfer: Transfer

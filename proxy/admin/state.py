@@ -47,5 +47,5 @@ async def reload(office: NamedDependency[Office]) -> Response[bytes]:
 @get("/metrics")
 async def metrics(office: NamedDependency[Office]) -> Response[bytes]:
     """Prometheus' text format."""
-    exposition = office.metrics.exposition(await office.counts())
+    exposition = office.metrics.exposition(await office.peers().counts())
     return Response(exposition, media_type="text/plain; version=0.0.4")

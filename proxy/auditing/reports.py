@@ -1,7 +1,6 @@
 """What users say of hits: right or wrong, by the id of their request."""
 
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable
 from typing import Literal
 
 from proxy.auditing.ledger import Ledger
@@ -9,7 +8,6 @@ from proxy.auditing.tier import Mark
 from proxy.metrics import Metrics
 
 Verdict = Literal["right", "wrong"]
-Report = Callable[[str, Verdict], Awaitable[bool]]
 
 _MAX_REMEMBERED = 10_000
 """Hits of a process that can be reported on, the last ones."""

@@ -1,0 +1,33 @@
+"""A request on its way through the data port, for those who look on."""
+
+from collections.abc import Callable
+from typing import Literal
+
+import msgspec
+
+from proxy.call import Surface
+from proxy.reply import Answer
+
+Ended = Literal["whole", "broken", "left"]
+
+
+class Passage(msgspec.Struct, kw_only=True):
+    """Filled while the request passes: not frozen, unlike what is made of it in the end."""
+
+    request_id: str
+    arrived_at: float
+    """Unix seconds."""
+    surface: Surface | None = None
+    """None where nothing of it can be kept: what is only passed through."""
+    answer: Answer | None = None
+    """None where the client left before there was one."""
+    first_ms: float | None = None
+    """Until the answer began."""
+    total_ms: float = 0.0
+    """Until its last byte was sent, or the client had left."""
+    ended: Ended = "left"
+    """`broken`: the upstream broke off a stream that had begun."""
+
+
+Watcher = Callable[[Passage], None]
+"""Told of each passage when it has ended. Returns at once and never raises."""

@@ -1,0 +1,45 @@
+"""All processes of a proxy, this one among them: what each has is put together here."""
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Protocol
+
+from proxy.auditing.reports import Reports, Verdict
+from proxy.counts import Counts
+from proxy.recent import Recent
+from proxy.seen import Seen
+
+
+class Peers(Protocol):
+    """What the admin port asks of all processes, whichever of them was asked."""
+
+    async def counts(self) -> Sequence[Counts]:
+        """Of each process that answers in time."""
+        ...
+
+    async def report(self, request_id: str, verdict: Verdict) -> bool:
+        """Tell what a user says of an answer; False where no process knows of it."""
+        ...
+
+    async def recent(self, limit: int) -> Sequence[Seen]:
+        """The latest requests, newest first."""
+        ...
+
+
+class Alone:
+    """There is one process."""
+
+    def __init__(
+        self, *, counts: Callable[[], Awaitable[Counts]], reports: Reports, recent: Recent
+    ) -> None:
+        self._counts = counts
+        self._reports = reports
+        self._recent = recent
+
+    async def counts(self) -> Sequence[Counts]:
+        return [await self._counts()]
+
+    async def report(self, request_id: str, verdict: Verdict) -> bool:
+        return await self._reports.take(request_id, verdict)
+
+    async def recent(self, limit: int) -> Sequence[Seen]:
+        return self._recent.latest(limit)

@@ -1,0 +1,42 @@
+"""The other workers, asked through the parent."""
+
+from collections.abc import Sequence
+from typing import TypeVar
+
+from proxy.auditing.reports import Verdict
+from proxy.control import (
+    Answer,
+    Channel,
+    CountAll,
+    CountedAll,
+    Question,
+    Recall,
+    Recalled,
+    Report,
+    Reported,
+)
+from proxy.counts import Counts
+from proxy.seen import Seen
+
+A = TypeVar("A", bound=Answer)
+
+
+class Siblings:
+    """See `proxy.peers.Peers`."""
+
+    def __init__(self, channel: Channel) -> None:
+        self._channel = channel
+
+    async def counts(self) -> Sequence[Counts]:
+        return (await self._ask(CountAll(), CountedAll)).counts
+
+    async def report(self, request_id: str, verdict: Verdict) -> bool:
+        return (await self._ask(Report(request_id=request_id, verdict=verdict), Reported)).known
+
+    async def recent(self, limit: int) -> Sequence[Seen]:
+        return (await self._ask(Recall(limit=limit), Recalled)).requests
+
+    async def _ask(self, question: Question, kind: type[A]) -> A:
+        answer = await self._channel.ask(question)
+        assert isinstance(answer, kind), answer
+        return answer

