@@ -1,4 +1,4 @@
-"""The command line. Exit codes: 0 done, 1 failed, 2 wrong command line or config."""
+"""The command line: its commands, and what becomes of their errors."""
 
 import os
 import sys
@@ -14,6 +14,7 @@ from proxy.commands.entry import entry
 from proxy.commands.export import export
 from proxy.commands.failure import FAILED, MISUSED, OK, CommandFailed
 from proxy.commands.feedback import feedback
+from proxy.commands.import_litellm import import_litellm
 from proxy.commands.importing import import_
 from proxy.commands.purge import purge
 from proxy.commands.schema import schema
@@ -22,8 +23,21 @@ from proxy.commands.stats import stats
 from proxy.commands.warm import warm
 from proxy.errors import ConfigError
 
-_COMMANDS = (serve, check, schema, purge, stats, feedback, entries, entry, export, import_, warm)
+_COMMANDS = (
+    *(serve, check, schema, import_litellm),
+    *(stats, entries, entry, purge, feedback),
+    *(export, import_, warm),
+)
 """Light to import: each imports what it works with when it is called."""
+
+_EXIT_CODES = """
+**Exit codes**
+
+- 0: done
+- 1: failed; trying again later may help
+- 2: the command line, the config or the file is wrong; trying again as it is cannot help
+- 3: done, but not all of what was asked could be (import-litellm)
+"""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -49,6 +63,7 @@ def _app() -> App:
     app = App(
         name="rejoinder",
         help="An OpenAI-compatible caching reverse proxy with an embedded engine.",
+        help_epilogue=_EXIT_CODES,
         version=version("rejoinder"),
         default_parameter=Parameter(negative=(), show_default=_shown_default),
         result_action="return_value",

@@ -4,6 +4,8 @@ OK = 0
 FAILED = 1
 MISUSED = 2
 """The command line or the config is wrong: trying again as it is cannot help."""
+PARTIAL = 3
+"""Done, but not all of what was asked could be."""
 
 
 class CommandFailed(Exception):
