@@ -12,10 +12,11 @@ from index.errors import StoreFault
 from index.feed import Cursor, Deletion, Put
 from index.judgement import judge
 from index.lease import Leases, NoLeases
-from index.purges import RETAIN_S, PurgeTable, tags_of
+from index.purges import RETAIN_S, PurgeTable, examine, tags_of
 from index.store import (
     ALL,
     Changes,
+    Examined,
     Filter,
     Lookup,
     NotStored,
@@ -65,6 +66,13 @@ class MemoryStore:
         if lookup.entry is not None:
             self._tier.touch(held)
         return lookup
+
+    async def examine(self, key: str, *, tags: Sequence[str] = ()) -> Examined:
+        """See `Store.examine`."""
+        self._check_open()
+        held = self._tier.get(key)
+        entry = None if held is None else held.entry
+        return examine(self._purges, entry, key=key, tags=tags)
 
     async def snapshot(self) -> Snapshot:
         """See `Store.snapshot`."""
@@ -155,6 +163,10 @@ class MemoryStore:
                 still_soft.update((*held.entry.tags, key_tag(held.entry.key), ALL))
         self._forget_purges(before=now - RETAIN_S, begun_at=begun_at, still_soft=still_soft)
         return freed
+
+    async def scrub(self) -> bool:
+        """See `Store.scrub`. Nothing was written anywhere."""
+        return True
 
     async def stats(self) -> StoreStats:
         """See `Store.stats`."""

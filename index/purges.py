@@ -1,11 +1,10 @@
 """Which purges there were, and whether an entry still stands after them. Pure: no clock, no I/O."""
 
+from collections.abc import Sequence
 from typing import Literal
 
-import msgspec
-
 from index.entry import Entry, Snapshot
-from index.store import ALL, Purge
+from index.store import ALL, Examined, Mark, Purge
 from index.tags import key_tag, model_tag, tenant_tag
 
 Standing = Literal["fresh", "soft_purged", "purged"]
@@ -14,18 +13,6 @@ Written = Literal["ok", "purged", "generation"]
 RETAIN_S = 3600.0
 """How long a purge is remembered at least, swept or not. An answer that took longer than that to
 make may be refused when it is stored, since the purges that it missed may be forgotten."""
-
-
-class Mark(msgspec.Struct, frozen=True):
-    """When a tag was last purged: the values of S, 0 for never."""
-
-    hard: int
-    soft: int
-
-    @property
-    def sequence(self) -> int:
-        """The later of the two."""
-        return max(self.hard, self.soft)
 
 
 class PurgeTable:
@@ -93,6 +80,21 @@ class PurgeTable:
         if seen.sequence < self.floor or self.standing(entry) != "fresh":
             return "purged"
         return "ok"
+
+
+def examine(table: PurgeTable, entry: Entry | None, *, key: str, tags: Sequence[str]) -> Examined:
+    """What `Store.examine` answers where the whole table is at hand."""
+    asked = (*tags, *(() if entry is None else entry.tags), key_tag(key), ALL)
+    marks = {tag: mark for tag in asked if (mark := table.marks.get(tag)) is not None}
+    return Examined(snapshot=table.snapshot, entry=entry, marks=marks)
+
+
+def table_of(examined: Examined) -> PurgeTable:
+    """A table that knows of what was examined."""
+    now = examined.snapshot
+    table = PurgeTable(generation=now.generation, sequence=now.sequence)
+    table.marks = dict(examined.marks)
+    return table
 
 
 def tags_of(purge: Purge) -> tuple[str, ...]:

@@ -28,6 +28,18 @@ ALL = "*"
 """Every entry carries this tag without naming it; purging it purges everything."""
 
 
+class Mark(msgspec.Struct, frozen=True):
+    """When a tag was last purged: the values of S, 0 for never."""
+
+    hard: int
+    soft: int
+
+    @property
+    def sequence(self) -> int:
+        """The later of the two."""
+        return max(self.hard, self.soft)
+
+
 class Lookup(msgspec.Struct, frozen=True, kw_only=True):
     """What the store knows of a key.
 
@@ -45,6 +57,18 @@ class Lookup(msgspec.Struct, frozen=True, kw_only=True):
     """`fresh` | `soft_purged` | `absent` | `purged` | `expired` (past keep_until) | `lacks_tag` |
     `store_fault`."""
     tags: tuple[str, ...] = ()
+
+
+class Examined(msgspec.Struct, frozen=True, kw_only=True):
+    """What there is under a key, usable or not, and which purges there were.
+
+    `entry` is None once it was freed. `marks`: the last purges of the tags asked for, of the
+    entry's own, of its key and of everything, as far as they are not forgotten.
+    """
+
+    snapshot: Snapshot
+    entry: Entry | None
+    marks: dict[str, Mark]
 
 
 class Purge(msgspec.Struct, frozen=True, kw_only=True):
@@ -136,6 +160,10 @@ class Store(Protocol):
         """Look a key up. An entry that lacks one of `tags` is not returned (`lacks_tag`)."""
         ...
 
+    async def examine(self, key: str, *, tags: Sequence[str] = ()) -> Examined:
+        """Look at a key without using it: nothing is counted, nothing comes into memory."""
+        ...
+
     async def snapshot(self) -> Snapshot:
         """The state of purges now, for a request that does not read but may write."""
         ...
@@ -170,6 +198,11 @@ class Store(Protocol):
 
     async def sweep(self, *, now: float) -> int:
         """Free what is purged or past `keep_until`; entries freed. Called now and then."""
+        ...
+
+    async def scrub(self) -> bool:
+        """Leave nothing readable of what was freed, as far as the store reaches. False where
+        others were at it for too long: to be tried again."""
         ...
 
     async def stats(self) -> StoreStats:

@@ -36,8 +36,10 @@ from index.redis.uses import Uses
 from index.store import (
     ALL,
     Changes,
+    Examined,
     Filter,
     Lookup,
+    Mark,
     NotStored,
     Page,
     Purge,
@@ -143,6 +145,17 @@ class RedisStore:
             self._serve(entry, change=int(reply[3]))
         return lookup
 
+    async def examine(self, key: str, *, tags: Sequence[str] = ()) -> Examined:
+        """See `Store.examine`. One round trip."""
+        asked = (*tags, key_tag(key), ALL)
+        reply = await self._door.run(scripts.EXAMINE, shard_of(key), key, *asked)
+        entry = record.decode(reply[2]) if reply[2] else None
+        marks = {
+            tag.decode(): Mark(int(hard), int(soft))
+            for tag, hard, soft in zip(reply[3::3], reply[4::3], reply[5::3], strict=True)
+        }
+        return Examined(snapshot=_snapshot(reply), entry=entry, marks=marks)
+
     async def snapshot(self) -> Snapshot:
         """See `Store.snapshot`. One round trip."""
         return _snapshot(await self._door.run(scripts.SNAPSHOT, HEAD))
@@ -228,6 +241,11 @@ class RedisStore:
             if now > held.entry.keep_until:
                 self._tier.drop(held.entry.key)
         return freed
+
+    async def scrub(self) -> bool:
+        """See `Store.scrub`. What Redis has freed it holds no more; what its own log or dump still
+        has goes with their next rewrite, which is for its keepers to ask for (BGREWRITEAOF)."""
+        return True
 
     async def stats(self) -> StoreStats:
         """See `Store.stats`."""

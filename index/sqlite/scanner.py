@@ -46,12 +46,12 @@ class Scanner:
         """See `Store.changes`."""
         return await self._run(lambda: self._changes(cursor, limit))
 
-    async def truncate_log(self) -> None:
+    async def truncate_log(self) -> bool:
         """Move the log into the file, so that what was freed is not left readable in it.
 
-        Waits for nobody: if someone reads or writes at this moment, the next sweep does it.
+        Waits for nobody: False if someone reads or writes at this moment; the next sweep does it.
         """
-        await self._run(self._truncate_log)
+        return await self._run(self._truncate_log)
 
     async def check_integrity(self) -> None:
         """AssertionError unless the file is sound and its tables agree."""
@@ -125,11 +125,12 @@ class Scanner:
         finally:
             self._connection.rollback()  # ends the read transaction, whatever happened
 
-    def _truncate_log(self) -> None:
+    def _truncate_log(self) -> bool:
         (busy_ms,) = self._connection.execute("PRAGMA busy_timeout").fetchone()
         self._connection.execute("PRAGMA busy_timeout = 0")
-        self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+        (was_busy, _, _) = self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
         self._connection.execute(f"PRAGMA busy_timeout = {busy_ms}")
+        return not was_busy
 
     def _check_integrity(self) -> None:
         execute = self._connection.execute

@@ -6,7 +6,8 @@ from collections.abc import Iterable
 
 import msgspec
 
-from index.purges import Mark, PurgeTable
+from index.purges import PurgeTable
+from index.store import Mark
 
 _FIELDS = (
     "generation", "sequence", "floor", "change", "last_deletion", "forgotten_change", "entries",

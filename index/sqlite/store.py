@@ -20,6 +20,7 @@ from index.entry import Entry, Snapshot
 from index.errors import StoreFault, StoreUnusable
 from index.judgement import judge
 from index.lease import Leases, NoLeases
+from index.purges import examine
 from index.sqlite.database import Database, open_database
 from index.sqlite.purging import purge_now
 from index.sqlite.reader import Found, Reader
@@ -38,6 +39,7 @@ from index.sqlite.transaction import Transaction
 from index.sqlite.writer import Writer
 from index.store import (
     Changes,
+    Examined,
     Filter,
     Lookup,
     NotStored,
@@ -53,6 +55,9 @@ MANY_USES = 256
 """Uses that are written along with the next put, once there are so many."""
 LOOK_EVERY_S = 0.05
 """The longest that a look at the file is left out, whatever the pulse says."""
+SCRUB_TRIES = 40
+SCRUB_PAUSE_S = 0.05
+"""Readers are brief: the log can be emptied in between."""
 MAX_USED = 4096
 """Entries whose uses are counted between two writes; further ones go uncounted."""
 
@@ -114,6 +119,13 @@ class SqliteStore:
             elif self._tier.fits(entry):
                 self._tier.put(entry, change=change)
         return lookup
+
+    async def examine(self, key: str, *, tags: Sequence[str] = ()) -> Examined:
+        """See `Store.examine`. Never suspends."""
+        self._catch_up()
+        found = self._load(key)
+        entry = None if found is None else found.entry
+        return examine(self._reader.purges, entry, key=key, tags=tags)
 
     async def snapshot(self) -> Snapshot:
         """See `Store.snapshot`. Never suspends."""
@@ -186,6 +198,15 @@ class SqliteStore:
             forgetting = await self._writer.run(partial(forget_purges, begun=forgetting))
         await self._scanner.truncate_log()
         return freed
+
+    async def scrub(self) -> bool:
+        """See `Store.scrub`. What is freed is overwritten (`secure_delete`) in the log; that goes
+        into the file here. A tier of another process lets go of it at its next lookup."""
+        for _ in range(SCRUB_TRIES):
+            if await self._scanner.truncate_log():
+                return True
+            await asyncio.sleep(SCRUB_PAUSE_S)
+        return False
 
     async def stats(self) -> StoreStats:
         """See `Store.stats`."""

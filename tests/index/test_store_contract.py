@@ -8,10 +8,11 @@ from sample_entries import NOW, entry, key_of
 
 from index.errors import StoreFault
 from index.memory import MemoryStore
-from index.purges import RETAIN_S
+from index.purges import RETAIN_S, table_of
 from index.redis import RedisStore
 from index.sqlite import SqliteStore
-from index.store import Filter, NotStored, Purge, Stored
+from index.store import Filter, Mark, NotStored, Purge, Stored
+from index.tags import key_tag
 
 MIB = 2**20
 
@@ -387,3 +388,39 @@ async def test_a_tally_of_a_closed_store_is_a_fault(open_store):
     await store.close()
     with pytest.raises(StoreFault):
         await store.tally("n", {"a": 1})
+
+
+async def test_what_was_purged_softly_is_examined_with_the_purges_that_moved(store):
+    await put(store, "a", extra_tags=("doc:1", "doc:2"))
+    await store.purge(Purge(tags=("doc:1",), soft=True), now=NOW)
+    await store.purge(Purge(tags=("doc:9",)), now=NOW)
+    examined = await store.examine(key_of("a"), tags=("doc:9", "doc:8"))
+    assert examined.entry == entry("a", examined.entry.snapshot, extra_tags=("doc:1", "doc:2"))
+    assert examined.snapshot == await store.snapshot()
+    assert examined.marks == {"doc:1": Mark(0, 1), "doc:9": Mark(2, 0)}
+    assert table_of(examined).standing(examined.entry) == "soft_purged"
+
+
+async def test_what_was_freed_is_examined_by_the_tags_that_are_asked_for(store):
+    await put(store, "a", extra_tags=("doc:1",))
+    await store.purge(Purge(tags=("doc:1",), keys=(key_of("a"),)), now=NOW)
+    examined = await store.examine(key_of("a"), tags=("doc:1",))
+    assert examined.entry is None
+    assert examined.marks == {"doc:1": Mark(1, 0), key_tag(key_of("a")): Mark(1, 0)}
+
+
+@pytest.mark.parametrize("kind", EMBEDDED)
+async def test_examining_an_entry_counts_as_no_use_of_it(kind, request):
+    store = await opener(kind, request)()
+    await put(store, "a")
+    await store.examine(key_of("a"))
+    assert not getattr(store, "_uses", {})
+    assert all(held.ranked.uses == 1 for held in store._tier.oldest_first())
+    await store.close()
+
+
+async def test_a_scrubbed_store_says_so(store):
+    await put(store, "a")
+    await store.purge(Purge(everything=True), now=NOW)
+    await store.sweep(now=NOW)
+    assert await store.scrub()
