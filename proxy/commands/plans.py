@@ -1,0 +1,49 @@
+"""The memory plans of a config's engines, as `rejoinder check` prints them."""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from proxy.commands.output import count, size
+
+if TYPE_CHECKING:
+    from proxy.settings.config import Config
+    from proxy.upstreams.local_plan import MemoryPlan
+
+
+def plans_of(config: "Config") -> "dict[str, MemoryPlan | None]":
+    """By upstream; None for a model of the hub, which may have to be downloaded first. Raises
+    ConfigError for a model that cannot be run here."""
+    engines = {name: one.engine for name, one in config.upstreams.items() if one.engine is not None}
+    if not engines:
+        return {}
+    from proxy.upstreams.local_plan import planned
+
+    return {name: planned(name, engine) for name, engine in engines.items()}
+
+
+def plan_lines(name: str, plan: "MemoryPlan | None") -> Iterator[str]:
+    """A paragraph and a table."""
+    if plan is None:
+        yield f"upstreams.{name}.engine: no memory plan of a model of the hub"
+        return
+    heads = f"{count(plan.num_heads, 'query head')} on {count(plan.num_kv_heads, 'KV head')}"
+    yield f"upstreams.{name}.engine: {count(plan.num_layers, 'layer')}, {heads} of {plan.head_dim}"
+    millions = f"{plan.num_parameters / 1e6:,.0f} million parameters"
+    yield f"  weights   {size(plan.weights_bytes)} as {plan.weights} ({millions})"
+    yield f"  KV cache  {size(plan.kv_memory_bytes)} in pages of {plan.page_tokens} tokens"
+    yield from _table(plan)
+
+
+def _table(plan: "MemoryPlan") -> Iterator[str]:
+    short, longest = min(1024, plan.max_context), plan.max_context
+    header = ("kept as", "bytes a token", "tokens that fit", f"sequences of {longest:,}",
+              f"of {short:,}")  # fmt: skip
+    rows = [
+        (cache.kept_as, f"{cache.bytes_per_token:,}", f"{cache.num_tokens:,}",
+         f"{cache.num_longest:,}", f"{cache.num_short:,}")
+        for cache in plan.caches
+    ]  # fmt: skip
+    widths = [max(map(len, column)) for column in zip(header, *rows, strict=True)]
+    for first, *numbers in (header, *rows):
+        cells = [cell.rjust(width) for cell, width in zip(numbers, widths[1:], strict=True)]
+        yield "  " + "  ".join([first.ljust(widths[0]), *cells])

@@ -1,0 +1,23 @@
+"""What the bundled engine's memory would hold, before it is started."""
+
+from engine.errors import ModelUnusable
+from engine.plan import MemoryPlan, plan_memory
+from engine.weights import locate
+from proxy.errors import ConfigError
+from proxy.settings.engine import Engine
+from proxy.upstreams.local import engine_config
+
+__all__ = ["MemoryPlan", "planned"]
+
+_HUB = "hf:"
+
+
+def planned(name: str, engine: Engine) -> MemoryPlan | None:
+    """Of the engine at upstream `name`; None for a model of the hub, which may have to be
+    downloaded first. Raises ConfigError when there is no such model, or none that we can run."""
+    if engine.model.startswith(_HUB):
+        return None
+    try:
+        return plan_memory(engine_config(engine), locate(engine.model))
+    except ModelUnusable as error:
+        raise ConfigError([f"upstreams.{name}.engine.model: {error}"]) from error
