@@ -21,6 +21,8 @@ from proxy.admin.office import Office
 from proxy.auditing.audits import Audits
 from proxy.cache import Cache
 from proxy.counts import Counts
+from proxy.dashboard import history
+from proxy.dashboard.sample import Sample, sample_of
 from proxy.dataport import DataPort, data_app
 from proxy.flight import Listener
 from proxy.gate import Gate
@@ -28,6 +30,8 @@ from proxy.health import Health
 from proxy.kept import Kept
 from proxy.meters import Meters, OwnMeters
 from proxy.metrics import Metrics
+from proxy.observing.desk import Desk
+from proxy.observing.sizes import Sizes
 from proxy.peers import Alone, Peers
 from proxy.recent import Recent
 from proxy.reload import Change, ReloadReport, change_to
@@ -74,6 +78,7 @@ class Proxy:
         self._say = say
         self._member = member
         self._metrics = Metrics(folder=member.metrics)
+        self._desk = Desk(config, metrics=self._metrics)
         self.audits = Audits(store, metrics=self._metrics)
         self._cache = Cache(store, metrics=self._metrics, clock=time.time, tiers=self.audits.ledger)
         self._shared = Shared(
@@ -83,6 +88,7 @@ class Proxy:
             leases=store.leases,
             meters=member.meters,
             audits=self.audits,
+            spending=self._desk.spending,
             clock=time.time,
         )
         upstreams = self._make_upstreams(config, config.upstreams)
@@ -94,14 +100,24 @@ class Proxy:
         self._kept = Kept(lambda: self._site.upstreams, store=store)
         self._metrics.show(self._kept)
         self._metrics.show(self.audits)
+        self._sizes = Sizes(
+            store,
+            semantic=lambda: self._cache.semantic.stats(),
+            underway=self._underway,
+            shows_shared=member.index == 0,
+        )
+        self._metrics.show(self._sizes)
         self._background: set[asyncio.Task[None]] = set()
         self.health = Health(lambda: self._site.upstreams.values())
         self._reload: Callable[[], Awaitable[ReloadReport]] = _nothing_to_reload
+        self._history = history.history_in(member.metrics)
         self.recent = Recent()
         self.peers: Peers = Alone(
             counts=self.counts, reports=self.audits.reports, recent=self.recent
         )
-        self._port = DataPort(self._site, metrics=self._metrics, watchers=(self.recent.note,))
+        self._port = DataPort(
+            self._site, begin=self._desk.begin, watchers=(self._desk.note, self.recent.note)
+        )
         self.data = data_app(self._port, self.health)
         self.admin = admin_app(self._office(), lambda: _gate(self.config.admin))
 
@@ -115,6 +131,9 @@ class Proxy:
         self.run_beside(self._load(when_ready))
         self.run_beside(chores.sweep(self._store, clock=time.time, metrics=self._metrics))
         self.run_beside(self.audits.ledger.follow())
+        self.run_beside(self._desk.follow())
+        if self._member.index == 0:  # of all processes, one writes it down
+            self.run_beside(history.keep(self._history, self._sample, clock=time.time))
 
     async def adopt(
         self, config: written.Config, *, engines: Mapping[str, str] = _NO_ENGINES
@@ -135,6 +154,7 @@ class Proxy:
         await self.audits.ledger.prepare(change.config.policies, embedder=self._cache.embedder)
         self._site = make_site(change.config, {**kept, **fresh}, pools, self._shared)
         self._port.site = self._site
+        await self._desk.adopt(change.config)
         self._retiring.add(old)
         dropped = [one for name, one in old.upstreams.items() if name not in change.kept]
         self.run_beside(self._retire(old, dropped))
@@ -154,6 +174,8 @@ class Proxy:
         """What this process has in hand."""
         if self._member.index == 0:  # workers share their engines: one of them tells of those
             await self._kept.figures()
+        await self._sizes.ask()
+        self._desk.flush()
         return Counts(
             worker=self._member.index,
             in_flight=self.in_flight(),
@@ -185,6 +207,7 @@ class Proxy:
             await close_all(site.upstreams.values())
         await self._cache.close()
         await self._store.close()
+        await self._desk.close()
 
     def run_beside(self, work: Coroutine[Any, Any, None]) -> None:
         """Until it ends, or the proxy is closed."""
@@ -204,6 +227,7 @@ class Proxy:
             peers=lambda: self.peers,
             reload=lambda: self._reload(),
             transfer=Transfer(store=self._store, clock=time.time, keep=self._keep_pair),
+            history=self._history,
         )
 
     async def _keep_pair(self, pair: Pair, start: Snapshot) -> Fate:
@@ -226,6 +250,16 @@ class Proxy:
             "upstreams": self._site.sender.states(),
             "engines": await self._kept.figures(),
             "reload": self.health.reloaded(),
+        }
+
+    def _sample(self, at: float) -> Sample:
+        return sample_of(self._metrics.totals(), at=at)
+
+    def _underway(self) -> dict[str, int]:
+        return {
+            "rejoinder_flights": self.in_flight(),
+            "rejoinder_waiting_clients": len(self.listeners()),
+            "rejoinder_held_bytes": self.held_bytes(),
         }
 
     def in_flight(self) -> int:

@@ -14,6 +14,11 @@ from proxy.admin.office import Office
 from proxy.admin.purging import forget, purge
 from proxy.admin.recent import recent
 from proxy.admin.state import config, metrics, reload, stats
+from proxy.dashboard.charts import history
+from proxy.dashboard.near import near
+from proxy.dashboard.page import page, page_file
+from proxy.dashboard.servers import upstreams
+from proxy.dashboard.tags import tags
 from proxy.errors import ClientError, error_body
 from proxy.gate import Gate
 from proxy.health import healthz, readyz
@@ -34,6 +39,7 @@ def admin_app(office: Office, gate: Callable[[], Gate]) -> Litestar:
         [
             *(stats, entries, entry, forget, purge, export_entries, import_entries, keep_pairs),
             *(feedback, recent, config, reload, metrics, healthz, readyz),
+            *(page, page_file, history, near, tags, upstreams),
         ],
         before_request=check,
         dependencies={

@@ -6,6 +6,7 @@ from typing import Any
 import msgspec
 
 from index.store import Store
+from proxy.dashboard.history import History
 from proxy.health import Health
 from proxy.kept import Kept
 from proxy.metrics import Metrics
@@ -29,3 +30,5 @@ class Office(msgspec.Struct, frozen=True, kw_only=True):
     peers: Callable[[], Peers]
     reload: Callable[[], Awaitable[ReloadReport]]
     transfer: Transfer
+    history: History
+    """What was counted in the last day."""

@@ -1,0 +1,129 @@
+"""Questions that missed although a similar one was stored, and what another threshold would do."""
+
+from collections.abc import Iterator, Sequence
+from typing import Annotated
+
+import msgspec
+from litestar import get
+from litestar.di import NamedDependency
+from litestar.params import FromQuery, QueryParameter
+
+from index.verdict import Accepted, Rules, judge
+from proxy.admin.office import Office
+from proxy.meaning import rules_of_tier
+from proxy.outcome import Near
+from proxy.recent import MAX_REQUESTS
+from proxy.seen import Seen
+from proxy.settings.semantic import Semantic
+
+_STEP = 0.01
+_LOWEST = 0.5
+_NUM_STEPS = 50
+_MAX_SHOWN = 200
+
+
+class NearMiss(msgspec.Struct, frozen=True, kw_only=True):
+    """A miss, and the stored question that came nearest to it."""
+
+    request_id: str
+    at: float
+    tenant: str
+    prompt: str | None
+    """What was asked; null when it was not stored, or no longer is."""
+    near_key: str
+    near_prompt: str
+    similarity: float
+    reason: str
+    """Why it was refused: a guard, `similarity`, or what was wrong with the entry."""
+    served_up_to: float | None
+    """The highest `threshold` with which the answer would have been given; null: with none, or it
+    cannot be told."""
+
+
+class NearPage(msgspec.Struct, frozen=True, kw_only=True):
+    """Newest first. `threshold`: the one in force."""
+
+    policy: str | None
+    policies: tuple[str, ...]
+    """Those that answer by meaning."""
+    threshold: float | None
+    lowest: float
+    misses: tuple[NearMiss, ...]
+
+
+@get("/dashboard/near")
+async def near(
+    office: NamedDependency[Office],
+    policy: FromQuery[str | None] = None,
+    limit: Annotated[int, QueryParameter(ge=1, le=_MAX_SHOWN)] = 100,
+) -> NearPage:
+    """The near misses of a policy among the requests of lately, of all processes. Without `policy`
+    of the first that answers by meaning."""
+    tiers = {name: one.semantic for name, one in office.config().policies.items() if one.semantic}
+    name = policy if policy in tiers else next(iter(tiers), None)
+    if name is None:
+        return NearPage(policy=None, policies=(), threshold=None, lowest=_LOWEST, misses=())
+    everything = await office.peers().recent(MAX_REQUESTS)
+    seen = [one for one in everything if one.near and one.policy == name][:limit]
+    ladder = tuple(_ladder(tiers[name]))
+    return NearPage(
+        policy=name,
+        policies=tuple(tiers),
+        threshold=rules_of_tier(tiers[name]).thresholds.same,
+        lowest=_LOWEST,
+        misses=tuple([await _miss(office, one, tiers[name], ladder) for one in seen]),
+    )
+
+
+async def _miss(
+    office: Office, seen: Seen, tier: Semantic, ladder: Sequence[tuple[float, Rules]]
+) -> NearMiss:
+    prompt = await _prompt(office, seen.key)
+    best = seen.near[0]
+    return NearMiss(
+        request_id=seen.request_id,
+        at=seen.at,
+        tenant=seen.tenant,
+        prompt=prompt,
+        near_key=best.key,
+        near_prompt=best.prompt,
+        similarity=best.similarity,
+        reason=best.reason,
+        served_up_to=None if prompt is None else served_up_to(prompt, best, tier, ladder),
+    )
+
+
+def served_up_to(
+    prompt: str, near: Near, tier: Semantic, ladder: Sequence[tuple[float, Rules]]
+) -> float | None:
+    """The highest threshold of the ladder at which the policy's rules accept the pair. None also
+    where they accept it now: then it was refused for what no threshold changes."""
+    if _accepts(prompt, near, rules_of_tier(tier)):
+        return None
+    low, high = 0, len(ladder)
+    while low < high:  # a lower threshold never refuses more
+        middle = (low + high) // 2
+        if _accepts(prompt, near, ladder[middle][1]):
+            low = middle + 1
+        else:
+            high = middle
+    return ladder[low - 1][0] if low else None
+
+
+def _accepts(prompt: str, near: Near, rules: Rules) -> bool:
+    verdict = judge(prompt, near.prompt, similarity=near.similarity, rules=rules)
+    return isinstance(verdict, Accepted)
+
+
+def _ladder(tier: Semantic) -> Iterator[tuple[float, Rules]]:
+    """Thresholds, the lowest first, and the policy's rules with each of them."""
+    for step in range(_NUM_STEPS + 1):
+        threshold = round(_LOWEST + step * _STEP, 2)
+        yield threshold, rules_of_tier(msgspec.structs.replace(tier, threshold=threshold))
+
+
+async def _prompt(office: Office, key: str) -> str | None:
+    if not key:
+        return None
+    lookup = await office.store.get(key, now=office.clock())
+    return None if lookup.entry is None else lookup.entry.prompt

@@ -1,0 +1,98 @@
+// Which view is shown, and when it is asked for anew.
+
+import { ask } from "/dashboard/page/api.js";
+import { el } from "/dashboard/page/dom.js";
+import { audits } from "/dashboard/page/audits.js";
+import { config } from "/dashboard/page/config.js";
+import { engine } from "/dashboard/page/engine.js";
+import { entries } from "/dashboard/page/entries.js";
+import { near } from "/dashboard/page/near.js";
+import { overview } from "/dashboard/page/overview.js";
+import { purge } from "/dashboard/page/purge.js";
+import { requests } from "/dashboard/page/requests.js";
+import { upstreams } from "/dashboard/page/upstreams.js";
+
+// A view: () => {elements, refresh?, everyS?}. `refresh` may throw what `ask` throws.
+const VIEWS = [
+  ["overview", "Overview", overview], ["requests", "Requests", requests],
+  ["entries", "Entries", entries], ["purge", "Tags and purge", purge],
+  ["near", "Near misses", near], ["audits", "Audits", audits],
+  ["engine", "Engine", engine], ["upstreams", "Upstreams", upstreams],
+  ["config", "Config", config],
+];
+const HEALTH_EVERY_S = 10;
+
+const main = document.getElementById("main");
+const nav = document.getElementById("nav");
+const menu = document.getElementById("menu");
+const trouble = el("p", { class: "problem banner", role: "alert" });
+let shown = null;
+
+function show() {
+  const name = location.hash.slice(1);
+  if (name === "main") return;
+  const [key, title, make] = VIEWS.find(([one]) => one === name) ?? VIEWS[0];
+  const isFirst = shown === null;
+  clearTimeout(shown?.timer);
+  const view = shown = { ...make(), timer: 0 };
+  for (const link of nav.querySelectorAll("a")) {
+    if (link.hash === `#${key}`) link.setAttribute("aria-current", "page");
+    else link.removeAttribute("aria-current");
+  }
+  document.title = `${title} · Rejoinder`;
+  trouble.textContent = "";
+  main.replaceChildren(trouble, ...view.elements);
+  openMenu(false);
+  // Whoever has chosen a view goes on there.
+  if (!isFirst) { main.focus({ preventScroll: true }); scrollTo(0, 0); }
+  keepFresh(view);
+}
+
+async function keepFresh(view) {
+  if (!view.refresh) return;
+  // What nobody looks at costs nothing.
+  if (!document.hidden) {
+    try {
+      await view.refresh();
+      if (shown === view) say("");
+    } catch (error) {
+      if (shown === view) say(error.message);
+    }
+  }
+  if (view.everyS && shown === view) view.timer = setTimeout(keepFresh, 1000 * view.everyS, view);
+}
+
+function say(text) {
+  if (trouble.textContent !== text) trouble.textContent = text;
+}
+
+async function watchHealth() {
+  const place = document.getElementById("health");
+  let [mark, text] = ["down", "not reachable"];
+  try {
+    const report = await (await fetch("/readyz")).json();
+    [mark, text] = report.ready ? ["up", "ready"] : ["wait", report.draining ? "stopping" : "loading"];
+  } catch {
+    // Not reachable, as it says.
+  }
+  if (place.textContent !== text) place.replaceChildren(el("span", { class: `mark ${mark}`, "aria-hidden": "true" }), text);
+  setTimeout(watchHealth, 1000 * HEALTH_EVERY_S);
+}
+
+function openMenu(isOpen) {
+  menu.setAttribute("aria-expanded", String(isOpen));
+  nav.classList.toggle("open", isOpen);
+}
+
+nav.append(el("ul", {}, ...VIEWS.map(([key, title]) => el("li", {}, el("a", { href: `#${key}` }, title)))));
+menu.addEventListener("click", () => openMenu(menu.getAttribute("aria-expanded") !== "true"));
+document.querySelector(".skip").addEventListener("click", (event) => {
+  event.preventDefault();
+  main.focus();
+});
+document.addEventListener("visibilitychange", () => {
+  if (!document.hidden && shown?.refresh) { clearTimeout(shown.timer); keepFresh(shown); }
+});
+addEventListener("hashchange", show);
+show();
+watchHealth();
