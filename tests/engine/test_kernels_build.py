@@ -126,10 +126,15 @@ class _Wrong:
         result = self._kernels.linear(*arguments)
         return result * float("nan") if self._wrong == "linear" else result
 
+    def layer(self, weights: object, hidden: torch.Tensor, *rest: object) -> None:
+        self._kernels.layer(weights, hidden, *rest)
+        if self._wrong == "layer":
+            hidden[-1] *= 1.1
+
 
 def test_kernels_that_compute_something_else_are_refused(kernels: Kernels) -> None:
     check(kernels)
     check(_Wrong(kernels, "nothing"))
-    for wrong, said in (("attend", "attention"), ("linear", "linear")):
-        with pytest.raises(KernelsUnavailable, match=said):
+    for wrong, said in (("attend", "attention"), ("linear", "linear"), ("layer", "layer")):
+        with pytest.raises(KernelsUnavailable, match=f"^{said} is off by"):
             check(_Wrong(kernels, wrong))
