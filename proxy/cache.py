@@ -7,14 +7,15 @@ that is not kept; never an error of the request.
 import asyncio
 import logging
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import Protocol
 
 import msgspec
 
 from index.entry import Entry, Snapshot
 from index.errors import IndexFault, StoreFault
 from index.semantic import Candidate, NoSemantic, Semantic, Sought
-from index.store import Lookup, NotStored, Store, Stored
+from index.store import Lookup, NotStored, Stored
 from index.verdict import Accepted, Refused, judge
 from index.volatility_examples import Examples, Learned, NothingLearned
 from proxy.answer.freshness import Fresh, Stale, Unusable, is_due_early
@@ -54,12 +55,24 @@ class Found(msgspec.Struct, frozen=True, kw_only=True):
     """What was found by meaning and refused, best first."""
 
 
+class Shelf(Protocol):
+    """What of a store the cache works with (`index.store.Store`)."""
+
+    async def get(self, key: str, *, now: float, tags: Sequence[str] = ()) -> Lookup:
+        """See `Store.get`."""
+        ...
+
+    async def put(self, entry: Entry) -> Stored | NotStored:
+        """See `Store.put`."""
+        ...
+
+
 class Cache:
     """Store and semantic index behind one door."""
 
     def __init__(
         self,
-        store: Store,
+        store: Shelf,
         *,
         metrics: Metrics,
         clock: Callable[[], float],
@@ -99,6 +112,14 @@ class Cache:
             return found
         return await self._by_meaning(question, found)
 
+    def over(self, shelf: Shelf) -> "Cache":
+        """The same cache over another shelf; none of its hits is due early."""
+        other = Cache(
+            shelf, metrics=self._metrics, clock=self._clock, random=lambda: 0.0, tiers=self._tiers
+        )
+        other.semantic, other.learned = self.semantic, self.learned
+        return other
+
     async def keep(self, entry: Entry) -> bool:
         """Store and index a finished answer. False when it was not kept."""
         try:
@@ -107,8 +128,9 @@ class Cache:
             self._fault("store", fault)
             return False
         match kept:
-            case Stored():
+            case Stored(evicted=evicted):
                 self.semantic.add(entry)
+                self._metrics.evictions.inc(evicted)
                 self._metrics.recordings.labels("stored").inc()
                 return True
             case NotStored(reason=reason):
@@ -128,7 +150,8 @@ class Cache:
         """Only what was asked in the same words."""
         fingerprint, now = question.fingerprint, self._clock()
         assert fingerprint is not None
-        lookup = await self._get(fingerprint.key, now=now, tags=question.tags)
+        with question.call.timing.phase("lookup"):
+            lookup = await self._get(fingerprint.key, now=now, tags=question.tags)
         if lookup is None:
             return Found(reasons=("store_fault",))
         entry = lookup.entry
@@ -158,7 +181,8 @@ class Cache:
                 return Found(snapshot=lookup.snapshot, reasons=(unusable.reason,))
 
     async def _by_meaning(self, question: Question, exact: Found) -> Found:
-        sought = await self._seek(question)
+        with question.call.timing.phase("embed"):
+            sought = await self._seek(question)
         barred = await self._learned_bar(question, sought)
         if barred is not None:
             return Found(barred=barred, reasons=(barred,))

@@ -19,8 +19,8 @@ from proxy.request.fingerprint import fingerprint, fingerprints
 from proxy.request.invalidation import TagRules, Untaggable
 from proxy.routing import Route, Router
 from proxy.settings import config as written
-from proxy.settings.volatile import Volatile
 from proxy.settings.semantic import Semantic
+from proxy.settings.volatile import Volatile
 from proxy.upstreams.base import Upstream
 
 _NO_PATTERNS = Patterns(rules=())
@@ -104,6 +104,11 @@ class Decider:
             included=self._included(upstream.name),
             semantic=semantic,
         )
+
+    def included(self, route: Route) -> frozenset[str]:
+        """Fields that count although they are left out of keys as a rule."""
+        assert route.policy is not None
+        return self._included(route.upstreams[0].name).union(route.policy.key.include)
 
     def pieces(self, question: Question) -> tuple[Question, ...]:
         """A request for embeddings as one question for each of its inputs, in their order."""

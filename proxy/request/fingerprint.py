@@ -27,6 +27,12 @@ from proxy.settings.config import Policy, Share
 
 _KEY = b"rejoinder key 3"
 _SCOPE = b"rejoinder scope 3"
+_NAMES = (
+    "secret", "share", "tenant", "credential", "policy", "normalize", "strip", "include",
+    "upstream", "surface", "query", "namespace",
+)  # fmt: skip
+"""Of what `_parts` gives, before the headers."""
+_SHOWN_DIGITS = 12
 
 
 def fingerprint(
@@ -96,6 +102,34 @@ def fingerprints(
         Fingerprint(key=_digest(framed, text), scope="", prompt="", canonical=text)
         for text in texts
     ]
+
+
+def named_parts(
+    call: Call,
+    *,
+    upstream: str,
+    policy_name: str,
+    policy: Policy,
+    included: Collection[str] = (),
+) -> dict[str, str]:
+    """All that goes into key and scope beside the secret and the canonical request, by name, for
+    people. As in `fingerprint`; of a credential's digest only the beginning is shown."""
+    parts = _parts(
+        call,
+        secret=b"",
+        upstream=upstream,
+        policy_name=policy_name,
+        policy=policy,
+        included={*policy.key.include, *included},
+    )
+    known = [part.decode("utf-8", "replace") for part in parts[: len(_NAMES)]]
+    headers = parts[len(_NAMES) :]
+    named = dict(zip(_NAMES, known, strict=True)) | {
+        f"header {name.decode('latin-1')}": value.decode("latin-1")
+        for name, value in zip(headers[::2], headers[1::2], strict=True)
+    }
+    del named["secret"]
+    return named | {"credential": named["credential"][:_SHOWN_DIGITS]}
 
 
 def _parts(

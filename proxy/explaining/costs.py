@@ -1,0 +1,19 @@
+"""What a fresh answer would take. Pure."""
+
+from proxy.explaining.views import Cost
+from proxy.question import Question
+from proxy.quotas import guess_tokens
+
+
+class Costs:
+    """Reckons with what is known: a stored answer's own count, or a guess."""
+
+    def of(self, question: Question, stored: tuple[int, int] | None) -> Cost:
+        """`stored`: tokens of request and answer, as the upstream counted them before."""
+        call = question.call
+        if stored is not None and any(stored):
+            num_input, num_output, basis = *stored, "stored"
+        else:
+            num_input = guess_tokens(call.body, {})
+            num_output, basis = guess_tokens(b"", call.fields), "guess"
+        return Cost(input_tokens=num_input, output_tokens=num_output, basis=basis)
