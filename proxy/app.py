@@ -4,16 +4,13 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
-from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from index.entry import Snapshot
 from index.errors import EmbedderFault, StoreFault
-from index.memory import MemoryStore
 from index.semantic import Semantic
-from index.sqlite import SqliteStore
 from index.store import Store
 from proxy import chores
 from proxy.admin.app import admin_app
@@ -341,26 +338,6 @@ class Proxy:
         self.health.embedder = "ready"
         self._say("embedder: ready")
         self.run_beside(chores.follow(self._store, semantic, metrics=self._metrics))
-
-
-async def open_store(config: written.Store) -> Store:
-    """The store of a config. Raises StoreUnusable."""
-    if config.redis:
-        # Imported where it is needed: its client is an extra.
-        from index.redis import RedisStore
-
-        return await RedisStore.open(
-            config.redis,
-            memory_bytes=config.memory,
-            max_bytes=config.disk,
-            filter_bytes=config.filter,
-            num_replicas=config.replicas,
-            deadline_s=config.deadline,
-        )
-    if config.path is None:
-        return MemoryStore(max_bytes=config.memory)
-    path = Path(config.path)
-    return await SqliteStore.open(path, memory_bytes=config.memory, disk_bytes=config.disk)
 
 
 async def _nothing_to_reload() -> ReloadReport:

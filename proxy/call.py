@@ -6,6 +6,8 @@ from typing import Any
 
 import msgspec
 
+from proxy.observing.timing import Timing
+
 Headers = tuple[tuple[bytes, bytes], ...]
 """Raw headers as ASGI gives them: names in lower case."""
 
@@ -88,6 +90,8 @@ class Call(msgspec.Struct, frozen=True, kw_only=True):
     received_at: float
     """Unix seconds."""
     grant: Grant = UNLIMITED
+    timing: Timing = msgspec.field(default_factory=Timing)
+    """Filled on the way: not frozen either."""
 
 
 class Fingerprint(msgspec.Struct, frozen=True, kw_only=True):

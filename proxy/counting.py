@@ -1,55 +1,98 @@
-"""Counting the answers of the data port."""
+"""Counting the requests of the data port, when they have ended.
 
-from prometheus_client import Counter, Histogram
+What is counted is kept here at first and goes into the metrics once a second, and whenever they are
+asked for: an exact hit would otherwise spend more time on its metrics than on its answer.
+"""
 
-from proxy.call import Surface
-from proxy.metrics import Metrics
-from proxy.outcome import entries_of, reasons_of, word
+from collections import Counter, defaultdict
+from typing import NamedTuple
+
+from proxy.metrics import LATENCY_S, Metrics
+from proxy.observing.names import Names
+from proxy.observing.prices import Prices, cost
+from proxy.observing.saving import Saving, savings_of
+from proxy.observing.tally import Saved, Times
+from proxy.outcome import reasons_of, word
+from proxy.passage import Passage
 from proxy.reply import Answer
 
-_MAX_MODELS = 100
-"""Clients and upstreams name models as they like, and each name stays in the metrics for good."""
-_OTHER = "other"
+LEFT = "left"
+"""The outcome of a request whose client hung up before there was an answer; its status is 0."""
+
+
+class _Of(NamedTuple):
+    """Whose tokens they were. As a key of a dict it is hashed for each hit, so no Struct."""
+
+    model: str
+    asked: str
+    """The model that the request asks its upstream for; prices may know it by this name only."""
+    policy: str
 
 
 class Counting:
-    """Counts each answer once. Finding a metric by its labels costs more than counting, so those of
-    the usual answers are remembered; there are as many as labels have values, which are few: models
-    beyond the first hundred are counted together, as `other`."""
+    """Counts each passage once. See `proxy.passage.Watcher`."""
 
-    def __init__(self, metrics: Metrics) -> None:
+    def __init__(self, metrics: Metrics, *, prices: Prices) -> None:
+        self.prices = prices
+        """Replaced by a reload."""
         self._metrics = metrics
-        self._requests: dict[tuple[Surface, str, int], Counter] = {}
-        self._latency: dict[str, Histogram] = {}
-        self._saved: dict[str, tuple[Counter, Counter]] = {}
+        self._names = Names()
+        self._requests: Counter[tuple[str, str, int]] = Counter()
+        self._reasons: Counter[tuple[str, str]] = Counter()
+        self._times: dict[str, Times] = {}
+        self._saved: defaultdict[_Of, Saved] = defaultdict(Saved)
 
-    def count(self, surface: Surface, answer: Answer, *, elapsed_s: float) -> None:
-        """`elapsed_s`: until the answer began."""
-        name = word(answer.outcome)
-        self._counter(surface, name, answer.reply.status).inc()
-        self._histogram(name).observe(elapsed_s)
+    def note(self, passage: Passage) -> None:
+        """A passage has ended."""
+        if passage.surface is None:
+            return
+        answer = passage.answer
+        outcome = LEFT if answer is None else word(answer.outcome)
+        self._requests[passage.surface.value, outcome, passage.status] += 1
+        times = self._times.get(outcome)
+        if times is None:
+            times = self._times[outcome] = Times(LATENCY_S)
+        for phase, spent_s in passage.timing.spent_s().items():
+            times.phase(phase).observe(spent_s)
+        times.phase("total").observe(passage.total_ms / 1000)
+        if answer is None or passage.first_ms is None:
+            return
+        times.first_byte.observe(passage.first_ms / 1000)
         for reason in reasons_of(answer.outcome):
-            self._metrics.reasons.labels(name, reason).inc()
-        for entry in entries_of(answer.outcome):
-            of_input, of_output = self._tokens(entry.model)
-            of_input.inc(entry.input_tokens)
-            of_output.inc(entry.output_tokens)
+            self._reasons[outcome, reason] += 1
+        for saving in savings_of(answer):
+            self._save(answer, saving, first_s=passage.first_ms / 1000)
 
-    def _counter(self, surface: Surface, name: str, status: int) -> Counter:
-        key = surface, name, status
-        if key not in self._requests:
-            self._requests[key] = self._metrics.requests.labels(surface.value, name, str(status))
-        return self._requests[key]
+    def flush(self) -> None:
+        """Put into the metrics what is not there yet."""
+        metrics = self._metrics
+        for (surface, outcome, status), number in self._requests.items():
+            metrics.requests.labels(surface, outcome, str(status)).inc(number)
+        for (outcome, reason), number in self._reasons.items():
+            metrics.reasons.labels(outcome, reason).inc(number)
+        for outcome, times in self._times.items():
+            times.first_byte.pour(metrics.latency.labels(outcome))
+            for phase, pending in times.phases.items():
+                pending.pour(metrics.phases.labels(outcome, phase))
+        for whose, saved in self._saved.items():
+            self._tell_saved(whose, saved)
+        for told in (self._requests, self._reasons, self._times, self._saved):
+            told.clear()
 
-    def _histogram(self, name: str) -> Histogram:
-        if name not in self._latency:
-            self._latency[name] = self._metrics.latency.labels(name)
-        return self._latency[name]
+    def _save(self, answer: Answer, saving: Saving, *, first_s: float) -> None:
+        question = answer.question
+        asked = "" if question is None else question.route.model
+        policy = "" if question is None else question.route.policy_name or ""
+        whose = _Of(saving.model, asked, policy)
+        self._saved[whose].add(saving.usage, max(saving.made_in_s - first_s, 0.0))
 
-    def _tokens(self, model: str) -> tuple[Counter, Counter]:
-        if model not in self._saved and len(self._saved) >= _MAX_MODELS:
-            model = _OTHER
-        if model not in self._saved:
-            saved = self._metrics.tokens_saved
-            self._saved[model] = saved.labels(model, "input"), saved.labels(model, "output")
-        return self._saved[model]
+    def _tell_saved(self, whose: _Of, saved: Saved) -> None:
+        metrics = self._metrics
+        labels = self._names.label(whose.model), whose.policy
+        metrics.tokens_saved.labels(*labels, "input").inc(saved.input_tokens)
+        metrics.tokens_saved.labels(*labels, "output").inc(saved.output_tokens)
+        metrics.seconds_saved.labels(*labels).inc(saved.seconds)
+        price = self.prices.of(whose.model, whose.asked)
+        if price is not None:
+            money = cost(price, saved.usage)
+            metrics.money_saved.labels(*labels, price.currency).inc(money)

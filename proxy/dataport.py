@@ -7,7 +7,7 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from urllib.parse import unquote
 
 import msgspec
@@ -20,12 +20,12 @@ from litestar.types import Send as LitestarSend
 from proxy.asgi import Message, Receive, Scope, Send
 from proxy.call import Headers
 from proxy.client import Client
-from proxy.counting import Counting
 from proxy.errors import ClientError, ClientLeft, UpstreamError
 from proxy.health import Health, healthz, readyz
-from proxy.metrics import Metrics
+from proxy.observing.servertiming import server_timing
+from proxy.observing.timing import Timing
 from proxy.outcome import REFUSED, headers_of
-from proxy.passage import Ended, Passage, Watcher
+from proxy.passage import Passage, Watcher
 from proxy.quotas import with_limits
 from proxy.reply import (
     JSON,
@@ -43,12 +43,16 @@ from proxy.target import Target, is_cached, target_of
 log = logging.getLogger("rejoinder.data")
 
 
+Begin = Callable[[Headers], Timing]
+"""A request arrives, with these headers."""
+
+
 class DataPort:
     """ASGI application for everything below `/v1`, with and without that prefix."""
 
-    def __init__(self, site: Site, *, metrics: Metrics, watchers: Sequence[Watcher] = ()) -> None:
+    def __init__(self, site: Site, *, begin: Begin, watchers: Sequence[Watcher] = ()) -> None:
         self.site = site
-        self._counting = Counting(metrics)
+        self._begin = begin
         self._watchers = watchers
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -58,13 +62,19 @@ class DataPort:
             await self._respond(site, scope, receive, send)
 
     async def _respond(self, site: Site, scope: Scope, receive: Receive, send: Send) -> None:
-        started = time.perf_counter()
+        timing = self._begin(scope["headers"])
         request_id = id_of(scope["headers"])
-        passage = Passage(request_id=request_id, arrived_at=time.time())
+        passage = Passage(
+            request_id=request_id,
+            arrived_at=time.time(),
+            timing=timing,
+            method=scope["method"],
+            path=scope["path"],
+        )
         client = Client(receive)
         try:
-            reply = await self._reply(site, scope, client, passage, started)
-            passage.ended = await _send(reply, (b"x-request-id", request_id.encode()), send)
+            reply = await self._reply(site, scope, client, passage)
+            await _send(reply, passage, send)
         except ClientLeft:
             log.debug("%s: the client left", request_id)
         except asyncio.CancelledError:
@@ -73,14 +83,11 @@ class DataPort:
             log.debug("%s: the client left", request_id)
         finally:
             client.close()
-            passage.total_ms = (time.perf_counter() - started) * 1000
+            passage.total_ms = _since(timing)
             for watch in self._watchers:
                 watch(passage)
 
-    async def _reply(
-        self, site: Site, scope: Scope, client: Client, passage: Passage, started: float
-    ) -> Reply:
-        request_id = passage.request_id
+    async def _reply(self, site: Site, scope: Scope, client: Client, passage: Passage) -> Reply:
         try:
             target = target_of(scope["method"], scope["raw_path"].decode("latin-1"))
         except ClientError as error:
@@ -89,12 +96,9 @@ class DataPort:
                 reply.headers += headers_of(REFUSED)
             return reply
         if target.surface is None:
-            return await _other(site, target, scope, client, request_id)
+            return await _other(site, target, scope, client, passage)
         passage.surface = target.surface
-        answer = passage.answer = await _answer(site, target, scope, client, request_id)
-        elapsed_s = time.perf_counter() - started
-        passage.first_ms = elapsed_s * 1000
-        self._counting.count(target.surface, answer, elapsed_s=elapsed_s)
+        answer = passage.answer = await _answer(site, target, scope, client, passage)
         return answer.reply
 
 
@@ -114,28 +118,38 @@ def data_app(port: DataPort, health: Health) -> Litestar:
 
 
 async def _answer(
-    site: Site, target: Target, scope: Scope, client: Client, request_id: str
+    site: Site, target: Target, scope: Scope, client: Client, passage: Passage
 ) -> Answer:
     """What can be kept."""
     assert target.surface is not None
+    timing = passage.timing
     try:
         question = await site.intake.question(
-            target.surface, target.path, scope, client.receive, request_id=request_id
+            target.surface,
+            target.path,
+            scope,
+            client.receive,
+            request_id=passage.request_id,
+            timing=timing,
         )
+        timing.received(question.route.model)
+        passage.tenant = question.call.caller.tenant
         answer = await site.pipeline.answer(question, client)
         answer.question = question
         reply = answer.reply
         reply.headers = with_limits(reply.headers, question.call.grant)
         if not question.hides_outcome:
             reply.headers += headers_of(answer.outcome)
+            if site.config.server_timing:
+                reply.headers += (server_timing(timing),)
         return answer
     except ClientError as error:
         return _refused(of_client_error(error))
     except ClientLeft:
         raise
     except Exception:  # the outermost border: a bug of ours is one 500, logged
-        log.exception("%s failed", request_id)
-        return _refused(of_fault(request_id))
+        log.exception("%s failed", passage.request_id)
+        return _refused(of_fault(passage.request_id))
 
 
 def _refused(reply: Reply) -> Answer:
@@ -144,15 +158,16 @@ def _refused(reply: Reply) -> Answer:
 
 
 async def _other(
-    site: Site, target: Target, scope: Scope, client: Client, request_id: str
+    site: Site, target: Target, scope: Scope, client: Client, passage: Passage
 ) -> Reply:
     """What is not cached: the list of models, and everything that is only passed through."""
     try:
         identity = site.receiver.admit(tuple(scope["headers"]))
+        passage.tenant = identity.caller.tenant
         if target.models:
             return _models(site.router, target.path, tenant=identity.caller.tenant)
         grant = site.quotas.admit(identity.caller.tenant)
-        reply = await site.passthrough.answer(target.path, scope, client, identity, request_id)
+        reply = await site.passthrough.answer(target.path, scope, client, identity, passage)
         reply.headers = with_limits(reply.headers, grant)
         return reply
     except ClientError as error:
@@ -162,29 +177,41 @@ async def _other(
     except ClientLeft:
         raise
     except Exception:  # as above
-        log.exception("%s failed", request_id)
-        return of_fault(request_id)
+        log.exception("%s failed", passage.request_id)
+        return of_fault(passage.request_id)
 
 
-async def _send(reply: Reply, request_id: tuple[bytes, bytes], send: Send) -> Ended:
-    headers: Headers = (*reply.headers, request_id)
+async def _send(reply: Reply, passage: Passage, send: Send) -> None:
+    """What becomes of it is told to the passage."""
+    headers: Headers = (*reply.headers, (b"x-request-id", passage.request_id.encode()))
+    passage.first_ms = _since(passage.timing)
+    passage.status = reply.status
     start: Message = {"type": "http.response.start", "status": reply.status}
     if isinstance(reply.body, bytes):
         length = (b"content-length", b"%d" % len(reply.body))
         await send({**start, "headers": [*headers, length]})
         await send({"type": "http.response.body", "body": reply.body, "more_body": False})
-        return "whole"
+        passage.num_bytes = len(reply.body)
+        passage.ended = "whole"
+        return
     await send({**start, "headers": list(headers)})
     async with contextlib.aclosing(reply.body) as pieces:
         try:
             async for piece in pieces:
                 await send({"type": "http.response.body", "body": piece, "more_body": True})
+                passage.num_bytes += len(piece)
         except UpstreamError as error:
             # Not ended cleanly: without the last chunk no client can take it for a whole answer.
             log.warning("a stream broke off: %s", error)
-            return "broken"
+            passage.ended = "broken"
+            return
     await send({"type": "http.response.body", "body": b"", "more_body": False})
-    return "whole"
+    passage.ended = "whole"
+
+
+def _since(timing: Timing) -> float:
+    """Milliseconds."""
+    return (time.perf_counter() - timing.began_s) * 1000
 
 
 def _models(router: Router, path: str, *, tenant: str) -> Reply:

@@ -11,6 +11,7 @@ import msgspec
 from proxy.asgi import Receive, Scope
 from proxy.call import Headers, Surface
 from proxy.deciding import Decider
+from proxy.observing.timing import Timing
 from proxy.question import Question
 from proxy.quotas import Quotas
 from proxy.receiving import Receiver, read_body
@@ -55,7 +56,14 @@ class Intake:
         self._known_bytes = 0
 
     async def question(
-        self, surface: Surface, path: str, scope: Scope, receive: Receive, *, request_id: str
+        self,
+        surface: Surface,
+        path: str,
+        scope: Scope,
+        receive: Receive,
+        *,
+        request_id: str,
+        timing: Timing,
     ) -> Question:
         """Receive a request and decide on it. Raises ClientError, ClientLeft."""
         headers: Headers = tuple(scope["headers"])
@@ -67,7 +75,11 @@ class Intake:
         before = None if known is None else known.questions.get(place)
         if before is not None:
             call = msgspec.structs.replace(
-                before.call, request_id=request_id, received_at=self._clock(), grant=grant
+                before.call,
+                request_id=request_id,
+                received_at=self._clock(),
+                grant=grant,
+                timing=timing,
             )
             return msgspec.structs.replace(before, call=call)
         call = self._receiver.decode(
@@ -79,6 +91,7 @@ class Intake:
             identity=identity,
             request_id=request_id,
             grant=grant,
+            timing=timing,
         )
         question = self._decider.decide(call)
         self._remember(headers, identity, place, question)

@@ -17,6 +17,7 @@ from proxy.cache import Cache, Found
 from proxy.call import Headers
 from proxy.deciding import Decider
 from proxy.metrics import Metrics
+from proxy.observing.spending import Spending
 from proxy.question import Question
 from proxy.request.invalidation import Tagged, Untaggable, implicit_tags, response_tags
 from proxy.upstreams.base import UpstreamResponse
@@ -45,12 +46,14 @@ class Keeper:
         metrics: Metrics,
         clock: Callable[[], float],
         honour: Mapping[str, Collection[str]],
+        spending: Spending,
     ) -> None:
         """`honour`: what of each upstream's `Cache-Control` is obeyed, by its name."""
         self._cache = cache
         self._honour = honour
         self._decider = decider
         self._metrics = metrics
+        self._spending = spending
         self._clock = clock
         self._pending: set[asyncio.Task[bool]] = set()
 
@@ -60,7 +63,7 @@ class Keeper:
         """True when the entry is stored as this returns. A slow store is not waited for long: the
         write then goes on by itself."""
         if isinstance(recording, Complete):
-            self._metrics.counted(response.upstream, recording.usage)
+            self._spending.note(recording, upstream=response.upstream, route=question.route)
             _charge(question, recording)
         if not question.eligibility.write or found.snapshot is None:
             return False

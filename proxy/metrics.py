@@ -17,7 +17,7 @@ from proxy.call import Usage
 from proxy.counts import Counts, Gauge
 from proxy.upstreams.pool import ServerState
 
-_LATENCY_S = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.1, 0.25, 1, 2.5, 10, 30, 120)
+LATENCY_S = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.1, 0.25, 1, 2.5, 10, 30, 120)
 
 
 class Metrics:
@@ -44,13 +44,40 @@ class Metrics:
             "rejoinder_first_byte_seconds",
             "Time until the answer began.",
             ("outcome",),
-            buckets=_LATENCY_S,
+            buckets=LATENCY_S,
+            registry=self.registry,
+        )
+        self.phases = Histogram(
+            "rejoinder_phase_seconds",
+            "Where the time of requests went: `receive` (read, decode, decide), `lookup`, `embed`"
+            " (and search), `upstream` (until the last attempt was answered: the first event of a"
+            " stream, the whole of another answer), `total` (until the last byte was sent).",
+            ("outcome", "phase"),
+            buckets=LATENCY_S,
             registry=self.registry,
         )
         self.tokens_saved = Counter(
             "rejoinder_tokens_saved_total",
-            "Tokens of answers that came from the cache.",
-            ("model", "direction"),
+            "Tokens of answers that came from the cache, or from another request in flight.",
+            ("model", "policy", "direction"),
+            registry=self.registry,
+        )
+        self.money_saved = Counter(
+            "rejoinder_money_saved_total",
+            "What these tokens would have cost, by the config's `prices`.",
+            ("model", "policy", "currency"),
+            registry=self.registry,
+        )
+        self.money_spent = Counter(
+            "rejoinder_money_spent_total",
+            "What the upstreams' whole answers cost, by the config's `prices`.",
+            ("model", "policy", "currency"),
+            registry=self.registry,
+        )
+        self.seconds_saved = Counter(
+            "rejoinder_seconds_saved_total",
+            "By how much sooner answers from the cache began than they had taken to be made.",
+            ("model", "policy"),
             registry=self.registry,
         )
         self.attempts = Counter(
@@ -89,6 +116,16 @@ class Metrics:
             "rejoinder_feedback_total",
             "What users said of answers given by meaning.",
             ("policy", "verdict"),
+            registry=self.registry,
+        )
+        self.evictions = Counter(
+            "rejoinder_evictions_total",
+            "Answers that had to make room in the store.",
+            registry=self.registry,
+        )
+        self.access_lines_lost = Counter(
+            "rejoinder_access_log_lost_total",
+            "Lines of the access log that could not be written.",
             registry=self.registry,
         )
         self.purges = Counter(

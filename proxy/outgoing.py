@@ -60,6 +60,7 @@ class Outgoing:
             credential=call.credential,
             body=body,
             stream=call.stream,
+            timing=call.timing,
             provenance=provenance,
         )
 

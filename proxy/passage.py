@@ -6,6 +6,7 @@ from typing import Literal
 import msgspec
 
 from proxy.call import Surface
+from proxy.observing.timing import Timing
 from proxy.reply import Answer
 
 Ended = Literal["whole", "broken", "left"]
@@ -17,10 +18,20 @@ class Passage(msgspec.Struct, kw_only=True):
     request_id: str
     arrived_at: float
     """Unix seconds."""
+    timing: Timing
+    method: str = ""
+    path: str = ""
+    """As the client wrote it, without the query."""
+    tenant: str = ""
+    """Empty until it is known who asks."""
     surface: Surface | None = None
     """None where nothing of it can be kept: what is only passed through."""
     answer: Answer | None = None
     """None where the client left before there was one."""
+    status: int = 0
+    """0 until the answer began."""
+    num_bytes: int = 0
+    """Of the answer's body, as far as it was sent."""
     first_ms: float | None = None
     """Until the answer began."""
     total_ms: float = 0.0

@@ -9,6 +9,7 @@ from proxy.call import Headers
 from proxy.client import Client
 from proxy.errors import ClientLeft
 from proxy.matching import Facts
+from proxy.passage import Passage
 from proxy.reply import Reply
 from proxy.request.headers import forwarded, passed_on
 from proxy.routing import Router
@@ -29,7 +30,7 @@ class Passthrough:
         self._via = via
 
     async def answer(
-        self, path: str, scope: Scope, client: Client, identity: Identity, request_id: str
+        self, path: str, scope: Scope, client: Client, identity: Identity, passage: Passage
     ) -> Reply:
         """Raises ClientError (no route), UpstreamError, ClientLeft; cancels itself when the client
         hangs up."""
@@ -41,7 +42,7 @@ class Passthrough:
         if not has_body:
             _cancel_when_gone(client)
         request = UpstreamRequest(
-            request_id=request_id,
+            request_id=passage.request_id,
             method=scope["method"],
             path=path,
             query=scope["query_string"],
@@ -49,6 +50,7 @@ class Passthrough:
             credential=identity.credential,
             body=_body(client) if has_body else b"",
             stream=False,
+            timing=passage.timing,
         )
         response = await self._sender.relay(upstream, request)
         # The body is passed on unchanged, so its length holds.

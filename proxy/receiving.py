@@ -5,6 +5,7 @@ from collections.abc import Callable
 from proxy.asgi import Receive
 from proxy.call import Call, Grant, Headers, Surface
 from proxy.errors import ClientError, ClientLeft
+from proxy.observing.timing import Timing
 from proxy.request import directives, wire
 from proxy.request.headers import is_looping
 from proxy.settings.config import Limits
@@ -56,6 +57,7 @@ class Receiver:
         identity: Identity,
         request_id: str,
         grant: Grant,
+        timing: Timing | None = None,
     ) -> Call:
         """Read the body of a request to a cached surface."""
         decoded = wire.decode(surface, body)
@@ -75,6 +77,7 @@ class Receiver:
             directives=directives.parse(headers, decoded.cache),
             received_at=self._clock(),
             grant=grant,
+            timing=timing or Timing(),
         )
 
 

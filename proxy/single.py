@@ -7,11 +7,12 @@ import uvloop
 
 from index.errors import StoreUnusable
 from proxy import collector
-from proxy.app import Proxy, Say, open_store
+from proxy.app import Proxy, Say
 from proxy.lifetime import Certificates, Stop, bring_into_force, open_ports, serve
 from proxy.reloader import Reloader
 from proxy.server import CannotListen, on_signals, quiet_uvicorn
 from proxy.settings.config import Config
+from proxy.storing import open_store
 from proxy.welcome import welcome
 
 

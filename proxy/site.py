@@ -24,6 +24,7 @@ from proxy.keeping import Keeper
 from proxy.meaning import patterns_of_policy, rules_of_tier
 from proxy.meters import Meters
 from proxy.metrics import Metrics
+from proxy.observing.spending import Spending
 from proxy.outgoing import Outgoing
 from proxy.passthrough import Passthrough
 from proxy.pipeline import Pipeline
@@ -57,6 +58,7 @@ class Shared(msgspec.Struct, frozen=True, kw_only=True):
     """The store's."""
     meters: Meters
     audits: Audits
+    spending: Spending
     clock: Callable[[], float]
 
 
@@ -134,6 +136,7 @@ def make_site(
         metrics=shared.metrics,
         clock=shared.clock,
         honour={name: one.honour for name, one in config.upstreams.items()},
+        spending=shared.spending,
     )
     flights = Flights()
     sender = Sender(

@@ -24,7 +24,7 @@ import msgspec
 import uvloop
 
 from index.errors import StoreUnusable
-from proxy.app import Say, open_store
+from proxy.app import Say
 from proxy.control import (
     Adopt,
     Adopted,
@@ -60,6 +60,7 @@ from proxy.reloader import Reloader
 from proxy.server import CannotListen, on_signals
 from proxy.settings import file
 from proxy.settings.config import Config
+from proxy.storing import open_store
 from proxy.upstreams.local_shared import Engines
 from proxy.welcome import welcome
 

@@ -16,7 +16,7 @@ from prometheus_client import values
 
 from index.errors import StoreUnusable
 from proxy import collector
-from proxy.app import Member, Proxy, open_store
+from proxy.app import Member, Proxy
 from proxy.control import (
     Adopt,
     Adopted,
@@ -49,6 +49,7 @@ from proxy.server import CannotListen, Listening, quiet_uvicorn
 from proxy.settings.address import parse_address
 from proxy.settings.file import parse
 from proxy.siblings import Siblings
+from proxy.storing import open_store
 
 
 class Worker:

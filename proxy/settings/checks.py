@@ -16,6 +16,7 @@ from proxy.settings.finding import Finding, check_header, check_name
 from proxy.settings.judgechecks import check_judges
 from proxy.settings.listenerchecks import check_listeners, check_processes
 from proxy.settings.meaningchecks import check_meaning
+from proxy.settings.observingchecks import check_observing
 from proxy.settings.routechecks import check_aliases, check_routes
 from proxy.settings.tree import Path, suggest
 from proxy.settings.upstreamchecks import check_servers
@@ -28,6 +29,7 @@ _HUB = "hf:"
 _HUB_MODEL = re.compile(r"hf:[\w.-]+/[\w.-]+")
 _ENGINE_NEEDS = ("torch", "gguf", "tokenizers", "jinja2")
 _REDIS_NEEDS = ("redis", "hiredis")
+_OTEL_NEEDS = ("opentelemetry.sdk", "opentelemetry.exporter.otlp.proto.http")
 _SEMANTIC_NEEDS = ("faiss", "onnxruntime", "sentence_transformers")
 
 
@@ -52,6 +54,8 @@ def check_config(config: Config, machine: Machine) -> list[Finding]:
         *check_aliases(config),
         *_policies(config),
         *check_routes(config),
+        *check_observing(config, can_keep=machine.can_keep),
+        *_tracing(config, machine),
     ]
 
 
@@ -87,6 +91,11 @@ def _embedder(config: Config, machine: Machine) -> Iterator[Finding]:
         return
     yield from _extra("semantic", _SEMANTIC_NEEDS, ("embedder",), machine)
     yield from _model(config.embedder.model, ("embedder", "model"), machine)
+
+
+def _tracing(config: Config, machine: Machine) -> Iterator[Finding]:
+    if config.tracing is not None:
+        yield from _extra("otel", _OTEL_NEEDS, ("tracing",), machine)
 
 
 def _extra(extra: str, modules: tuple[str, ...], path: Path, machine: Machine) -> Iterator[Finding]:

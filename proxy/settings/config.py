@@ -11,6 +11,7 @@ import msgspec
 from msgspec import Meta
 
 from proxy.settings.listeners import Admin, Quota, Shutdown, Tls
+from proxy.settings.observing import Price, Tracing
 from proxy.settings.semantic import Embedder, Semantic
 from proxy.settings.units import Bytes, Duration, Secret
 from proxy.settings.upstreams import Upstream
@@ -305,6 +306,17 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     keep_alive: Duration = _default(Duration(10))
     """A stream that is silent gets a comment after this time, or up to half as long again, so that
     nothing on the way takes it for dead."""
+    prices: dict[str, Price] = {}
+    """What models cost, by patterns (`*`, `?`) of their names, as the upstream names them or as
+    they are asked for; the first that fits counts."""
+    server_timing: bool = True
+    """Say in the header `Server-Timing` where the time of an answer went, in milliseconds; where a
+    policy has `hide_outcome`, it is left out."""
+    access_log: str = "off"
+    """`stdout`, or a file: one line of JSON for each request to the data port, without bodies, keys
+    or queries. A relative path counts from the current folder. Move the file away to rotate it."""
+    tracing: Tracing | None = None
+    """OpenTelemetry; absent: none."""
     shutdown: Shutdown = _default(Shutdown())
     """What happens between SIGTERM and the end."""
 

@@ -1,6 +1,5 @@
 """One attempt: a place at an upstream, a server of it, and an answer that is known to be good."""
 
-import functools
 from collections.abc import Callable
 
 import msgspec
@@ -12,10 +11,14 @@ from proxy.errors import (
     UpstreamTimeout,
     UpstreamUnreachable,
 )
+from proxy.observing.timing import Leg
+from proxy.observing.traceparent import told
 from proxy.upstreams.base import UpstreamRequest, UpstreamResponse
 from proxy.upstreams.body import Buffered, Held
 from proxy.upstreams.opening import settled
 from proxy.upstreams.pool import Member, Pool
+
+CANCELLED = "cancelled"
 
 Count = Callable[[str, str], None]
 """Told of each attempt: the upstream's name and a word of few."""
@@ -51,7 +54,7 @@ class Journal:
 
     def cancelled(self, pool: Pool) -> None:
         """Nobody waits for it any more; that says nothing of the server."""
-        self._count(pool.upstream, "cancelled")
+        self._count(pool.upstream, CANCELLED)
 
     def _note(self, pool: Pool, server: str, status: int | None, reason: str, word: str) -> None:
         self.attempts.append(
@@ -106,26 +109,45 @@ async def _exchange(
     pool: Pool, member: Member, request: UpstreamRequest, journal: Journal, *, settle: bool
 ) -> UpstreamResponse:
     member.in_flight += 1
+    timing = request.timing
+    leg = timing.leg(pool.upstream, member.name, path=request.path)
     try:
-        response = await member.server.send(request)
+        response = await member.server.send(_within(leg, request))
         if settle:
             response = await settled(response)
     except UpstreamError as error:
         member.in_flight -= 1
         member.breaker.failed(unreached=_is_unreached(error))
         journal.failed(pool, member.name, error)
+        timing.answered(leg, _word_of(error), status=None)
         raise
     except BaseException:
         member.in_flight -= 1
         journal.cancelled(pool)
+        timing.answered(leg, CANCELLED, status=None)
         raise
     journal.answered(pool, member, response.status)
+    timing.answered(leg, _word(response.status), status=response.status)
     if response.status >= 500:
         member.breaker.failed()
     elif response.status != 429:  # busy is not broken
         member.breaker.succeeded()
-    _leave_at_end(response, functools.partial(pool.leave, member))
+
+    def leave() -> None:
+        pool.leave(member)
+        timing.ended(leg)
+
+    _leave_at_end(response, leave)
     return response
+
+
+def _within(leg: Leg, request: UpstreamRequest) -> UpstreamRequest:
+    """The request as part of the leg's span, where there is one."""
+    trace = request.timing.trace
+    if trace is None:
+        return request
+    headers = told(request.headers, trace, span_id=leg.span_id)
+    return msgspec.structs.replace(request, headers=headers)
 
 
 def _leave_at_end(response: UpstreamResponse, leave: Callable[[], None]) -> None:

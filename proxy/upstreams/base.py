@@ -6,6 +6,7 @@ from typing import Protocol
 import msgspec
 
 from index.entry import Snapshot
+from proxy.observing.timing import Timing
 
 
 class Provenance(msgspec.Struct, frozen=True, kw_only=True):
@@ -45,6 +46,8 @@ class UpstreamRequest(msgspec.Struct, frozen=True, kw_only=True):
     stream: bool
     """The client asked for a stream of server-sent events. It is sent with its usage wherever the
     upstream can count; clients that did not ask for usage are spared it later."""
+    timing: Timing = msgspec.field(default_factory=Timing)
+    """Of the request that it is sent for."""
     provenance: Callable[[], Provenance] = Provenance
     """Only asked by who keeps parts of prompts: it takes a while to tell."""
 

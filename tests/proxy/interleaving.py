@@ -29,6 +29,9 @@ from proxy.cache import Cache
 from proxy.dataport import DataPort
 from proxy.meters import OwnMeters
 from proxy.metrics import Metrics
+from proxy.observing.prices import Prices
+from proxy.observing.spending import Spending
+from proxy.observing.timing import Timing
 from proxy.settings.config import Config
 from proxy.settings.file import load
 from proxy.site import Shared, Site, make_site
@@ -93,7 +96,7 @@ class World:
         self.stores = [PausedStore(store, self.schedule) for store in stores]
         semantic = NearEnough(self.schedule)
         self._sites = [self._site(config, store, semantic) for store in self.stores]
-        self._ports = [DataPort(site, metrics=Metrics()) for site in self._sites]
+        self._ports = [DataPort(site, begin=lambda _: Timing()) for site in self._sites]
 
     def _site(self, config: Config, store: PausedStore, semantic: NearEnough) -> Site:
         cache = Cache(
@@ -110,6 +113,7 @@ class World:
             leases=store.leases,
             meters=OwnMeters(),
             audits=Audits(store, metrics=Metrics()),  # type: ignore[arg-type]  # as above
+            spending=Spending(Metrics(), prices=Prices({})),
             clock=lambda: self.now,
         )
         upstream = Stating(self)

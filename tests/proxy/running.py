@@ -12,11 +12,12 @@ import httpx
 from misbehaving import LAST_CHUNK, STREAM, Request, chunked, plain
 from openai import AsyncOpenAI
 
-from proxy.app import Proxy, open_store
+from proxy.app import Proxy
 from proxy.lifetime import Certificates, Ports, Stop, serve
 from proxy.server import bind
 from proxy.settings.address import Tcp
 from proxy.settings.file import load
+from proxy.storing import open_store
 
 CONFIG = """
 listen: 127.0.0.1:0

@@ -11,6 +11,7 @@ from running import CONFIG, good, running
 from proxy.call import Surface
 from proxy.errors import ClientError
 from proxy.intake import _LONGEST_BYTES, _OBJECTS_BYTES
+from proxy.observing.timing import Timing
 
 DEADLINE_S = 60
 
@@ -41,7 +42,12 @@ async def decided(desk, its_body, *headers, query=b"", key=b"sk-one", request_id
 
     scope = {"headers": [(b"authorization", b"Bearer " + key), *headers], "query_string": query}
     return await desk.question(
-        Surface.CHAT, "/chat/completions", scope, receive, request_id=request_id
+        Surface.CHAT,
+        "/chat/completions",
+        scope,
+        receive,
+        request_id=request_id,
+        timing=Timing(),
     )
 
 

@@ -1,0 +1,45 @@
+"""What the upstreams' answers cost."""
+
+from typing import Protocol
+
+from proxy.answer.recording import Complete
+from proxy.call import Surface, Usage
+from proxy.metrics import Metrics
+from proxy.observing.names import Names
+from proxy.observing.prices import Prices, cost
+from proxy.routing import Route
+
+
+class Used(Protocol):
+    """Told of tokens that an upstream counted."""
+
+    def __call__(self, surface: Surface, *, model: str, answered_by: str, usage: Usage) -> None:
+        """`model`: as it was asked for; `answered_by`: as the upstream calls it."""
+        ...
+
+
+class Spending:
+    """Counts the tokens of whole answers and, where the price table knows the model, their cost."""
+
+    def __init__(self, metrics: Metrics, *, prices: Prices) -> None:
+        self.prices = prices
+        """Replaced by a reload."""
+        self.tell: Used = _untold
+        """Told of the tokens too. Replaced by a reload."""
+        self._metrics = metrics
+        self._names = Names()
+
+    def note(self, recording: Complete, *, upstream: str, route: Route) -> None:
+        """An upstream answered, for whomever: also in the background, and for audits."""
+        usage = recording.usage
+        model = recording.model or route.model
+        self._metrics.counted(upstream, usage)
+        self.tell(recording.payload.surface, model=route.model, answered_by=model, usage=usage)
+        price = self.prices.of(model, route.model)
+        if price is not None:
+            labels = self._names.label(model), route.policy_name or "", price.currency
+            self._metrics.money_spent.labels(*labels).inc(cost(price, usage))
+
+
+def _untold(surface: Surface, *, model: str, answered_by: str, usage: Usage) -> None:
+    """Nobody wants to know."""
