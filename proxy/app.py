@@ -80,6 +80,7 @@ class Proxy:
         self._cache = Cache(store, metrics=self._metrics, clock=time.time, tiers=self.audits.ledger)
         self._shared = Shared(
             cache=self._cache,
+            store=store,
             metrics=self._metrics,
             secret=store.secret,
             leases=store.leases,
@@ -222,6 +223,7 @@ class Proxy:
             clock=time.time,
             stats=self._stats,
             peers=lambda: self.peers,
+            asking=lambda: self._site.asking,
             reload=lambda: self._reload(),
             transfer=Transfer(store=self._store, clock=time.time, keep=self._keep_pair),
             history=self._history,

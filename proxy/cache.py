@@ -7,8 +7,7 @@ that is not kept; never an error of the request.
 import asyncio
 import logging
 import random
-from collections.abc import Callable, Sequence
-from typing import Protocol
+from collections.abc import Callable
 
 import msgspec
 
@@ -26,6 +25,7 @@ from proxy.meaning import asks_classifier
 from proxy.metrics import Metrics
 from proxy.outcome import ExactHit, Near, SemanticHit
 from proxy.question import Question
+from proxy.shelf import Shelf
 
 log = logging.getLogger("rejoinder.cache")
 
@@ -53,18 +53,6 @@ class Found(msgspec.Struct, frozen=True, kw_only=True):
     """Why nothing is served, in the order of the lookups."""
     near: tuple[Near, ...] = ()
     """What was found by meaning and refused, best first."""
-
-
-class Shelf(Protocol):
-    """What of a store the cache works with (`index.store.Store`)."""
-
-    async def get(self, key: str, *, now: float, tags: Sequence[str] = ()) -> Lookup:
-        """See `Store.get`."""
-        ...
-
-    async def put(self, entry: Entry) -> Stored | NotStored:
-        """See `Store.put`."""
-        ...
 
 
 class Cache:
@@ -191,7 +179,7 @@ class Cache:
             return _with_reasons(found, sought.reason)
         if not question.eligibility.read:
             return found
-        tier = self._tier(question)
+        tier = self.tier(question)
         standing = None if tier is None else tier.standing
         if tier is not None and standing is None:
             return _with_reasons(found, "tier_unknown")
@@ -205,7 +193,8 @@ class Cache:
         withheld = msgspec.structs.replace(found, withheld=hit)
         return _with_reasons(withheld, f"tier_{standing.state}")
 
-    def _tier(self, question: Question) -> Tier | None:
+    def tier(self, question: Question) -> Tier | None:
+        """Of the question's policy; None without a semantic tier, or where nothing is audited."""
         policy, name = question.route.policy, question.route.policy_name
         if self._tiers is None or policy is None or policy.semantic is None or name is None:
             return None

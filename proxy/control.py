@@ -2,8 +2,8 @@
 
 A line is a JSON object. Both sides ask, and both answer, any number at once, in any order:
 
-    parent ── Begin, Adopt, Remember, Count, Report, Recall, Finish ──> worker
-    worker ── Said, Loaded, Reload, CountAll, Report, Recall ──> parent
+    parent ── Begin, Adopt, Remember, Count, Report, Recall, Recollect, Finish ──> worker
+    worker ── Said, Loaded, Reload, CountAll, Report, Recall, Recollect ──> parent
 """
 
 import asyncio
@@ -15,6 +15,7 @@ import msgspec
 
 from proxy.auditing.reports import Verdict
 from proxy.counts import Counts
+from proxy.recollection import Remembered
 from proxy.reload import ReloadReport
 from proxy.seen import Seen
 
@@ -106,6 +107,19 @@ class Recalled(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     requests: tuple[Seen, ...]
 
 
+class Recollect(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """A request by its id. The parent asks every worker. Answered by `Recollected`."""
+
+    request_id: str
+    tenant: str | None
+
+
+class Recollected(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """None: not remembered."""
+
+    remembered: Remembered | None
+
+
 class Done(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     """So it is."""
 
@@ -135,9 +149,12 @@ class CountedAll(msgspec.Struct, frozen=True, kw_only=True, tag=True):
 
 
 Question = (
-    Begin | Adopt | Remember | Count | Finish | Said | Loaded | Reload | CountAll | Report | Recall
+    Begin | Adopt | Remember | Count | Finish | Said | Loaded | Reload | CountAll
+    | Report | Recall | Recollect
+)  # fmt: skip
+Answer = (
+    Done | Refused | Adopted | Reloaded | Counted | CountedAll | Reported | Recalled | Recollected
 )
-Answer = Done | Refused | Adopted | Reloaded | Counted | CountedAll | Reported | Recalled
 
 
 class Line(msgspec.Struct, frozen=True, kw_only=True):

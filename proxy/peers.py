@@ -6,6 +6,7 @@ from typing import Protocol
 from proxy.auditing.reports import Reports, Verdict
 from proxy.counts import Counts
 from proxy.recent import Recent
+from proxy.recollection import Remembered
 from proxy.seen import Seen
 
 
@@ -22,6 +23,11 @@ class Peers(Protocol):
 
     async def recent(self, limit: int) -> Sequence[Seen]:
         """The latest requests, newest first."""
+        ...
+
+    async def recollect(self, request_id: str, tenant: str | None) -> Remembered | None:
+        """A request that went through; None where no process remembers it, or it is not of
+        `tenant`."""
         ...
 
 
@@ -43,3 +49,6 @@ class Alone:
 
     async def recent(self, limit: int) -> Sequence[Seen]:
         return self._recent.latest(limit)
+
+    async def recollect(self, request_id: str, tenant: str | None) -> Remembered | None:
+        return self._recent.recollect(request_id, tenant=tenant)

@@ -8,6 +8,7 @@ import msgspec
 
 from proxy.passage import Passage
 from proxy.question import Question
+from proxy.recollection import Remembered, recollection_of
 from proxy.seen import Seen, seen_of
 
 MAX_REQUESTS = 1000
@@ -33,23 +34,24 @@ class Recent:
         """A passage has ended. See `proxy.passage.Watcher`."""
         if passage.surface is None:
             return
-        self._seen.append(seen_of(passage))
+        seen = seen_of(passage)
+        self._seen.append(seen)
         question = None if passage.answer is None else passage.answer.question
         if question is not None:
-            self._remember(passage.request_id, question)
+            self._remember(seen, question)
 
     def latest(self, limit: int) -> tuple[Seen, ...]:
         """Newest first."""
         newest = reversed(self._seen)
         return tuple(one for one, _ in zip(newest, range(limit), strict=False))
 
-    def question(self, request_id: str, *, tenant: str | None = None) -> Question | None:
+    def recollect(self, request_id: str, *, tenant: str | None) -> Remembered | None:
         """What was asked under an id, the last time; None where it is not remembered, or another
         tenant asked it."""
         asked = self._questions.get(request_id)
-        if asked is None or tenant not in (None, asked.question.call.caller.tenant):
+        if asked is None or tenant not in (None, asked.seen.tenant):
             return None
-        return asked.question
+        return Remembered(seen=asked.seen, asked=recollection_of(asked.question))
 
     def forget(self, forgets: Callable[[Seen], bool]) -> int:
         """Drop the requests that `forgets` names; how many."""
@@ -59,12 +61,13 @@ class Recent:
             self._drop(one.request_id)
         return len(gone)
 
-    def _remember(self, request_id: str, question: Question) -> None:
-        self._drop(request_id)
+    def _remember(self, seen: Seen, question: Question) -> None:
+        self._drop(seen.request_id)
         size = _OBJECTS_PER_BYTE * len(question.call.body)
         if size > self._max_bytes:
             return
-        self._questions[request_id] = _Asked(question=question, num_bytes=size)
+        asked = _Asked(seen=seen, question=question, num_bytes=size)
+        self._questions[seen.request_id] = asked
         self._num_bytes += size
         while self._num_bytes > self._max_bytes or len(self._questions) > self._max_requests:
             self._drop(next(iter(self._questions)))
@@ -76,6 +79,7 @@ class Recent:
 
 
 class _Asked(msgspec.Struct, frozen=True, kw_only=True):
+    seen: Seen
     question: Question
     num_bytes: int
 

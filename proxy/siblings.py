@@ -12,10 +12,13 @@ from proxy.control import (
     Question,
     Recall,
     Recalled,
+    Recollect,
+    Recollected,
     Report,
     Reported,
 )
 from proxy.counts import Counts
+from proxy.recollection import Remembered
 from proxy.seen import Seen
 
 A = TypeVar("A", bound=Answer)
@@ -35,6 +38,10 @@ class Siblings:
 
     async def recent(self, limit: int) -> Sequence[Seen]:
         return (await self._ask(Recall(limit=limit), Recalled)).requests
+
+    async def recollect(self, request_id: str, tenant: str | None) -> Remembered | None:
+        asked = Recollect(request_id=request_id, tenant=tenant)
+        return (await self._ask(asked, Recollected)).remembered
 
     async def _ask(self, question: Question, kind: type[A]) -> A:
         answer = await self._channel.ask(question)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 import msgspec
 
 from index.lease import Leases
+from index.store import Store
 from proxy.answer.replay import Replays
 from proxy.answering import Answering
 from proxy.auditing.auditor import Auditor
@@ -17,6 +18,9 @@ from proxy.deciding import Decider
 from proxy.embeddings.batches import Batches
 from proxy.embeddings.making import Maker
 from proxy.errors import UpstreamStopped
+from proxy.explaining.asking import Asking
+from proxy.explaining.costs import Costs
+from proxy.explaining.explainer import Explainer
 from proxy.flights import Flights
 from proxy.forwarding import Forwarder
 from proxy.intake import Intake
@@ -51,6 +55,7 @@ class Shared(msgspec.Struct, frozen=True, kw_only=True):
     """What outlives every reload."""
 
     cache: Cache
+    store: Store
     metrics: Metrics
     secret: bytes
     """The store's; see `index.store.Store.secret`."""
@@ -98,6 +103,7 @@ class Site(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     pipeline: Pipeline
     passthrough: Passthrough
     pairs: Pairs
+    asking: Asking
     flights: Flights
     keeper: Keeper
     auditor: Auditor
@@ -179,10 +185,21 @@ def make_site(
         pipeline=pipeline,
         passthrough=Passthrough(router, sender, via=via),
         pairs=Pairs(receiver, decider, cache=shared.cache, keeper=keeper),
+        asking=_asking(receiver, decider, shared),
         flights=flights,
         keeper=keeper,
         auditor=auditor,
         guests=Guests(),
+    )
+
+
+def _asking(receiver: Receiver, decider: Decider, shared: Shared) -> Asking:
+    cache = shared.cache
+    explainer = Explainer(
+        decider=decider, cache=cache, store=shared.store, costs=Costs(), clock=shared.clock
+    )
+    return Asking(
+        receiver=receiver, decider=decider, explainer=explainer, semantic=lambda: cache.semantic
     )
 
 

@@ -42,6 +42,8 @@ from proxy.control import (
     Question,
     Recall,
     Recalled,
+    Recollect,
+    Recollected,
     Refused,
     Reload,
     Reloaded,
@@ -167,6 +169,10 @@ class Supervisor:
             case Recall(limit=limit):
                 lists = [one.requests for one in await self._ask_all(question, Recalled)]
                 return Recalled(requests=newest_of(lists, limit=limit))
+            case Recollect():
+                answers = await self._ask_all(question, Recollected)
+                known = [one.remembered for one in answers if one.remembered is not None]
+                return Recollected(remembered=known[-1] if known else None)
             case Begin() | Adopt() | Remember() | Count() | Finish():
                 raise AssertionError(f"not for a worker to ask: {question}")
         return Done()

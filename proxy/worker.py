@@ -32,6 +32,8 @@ from proxy.control import (
     Question,
     Recall,
     Recalled,
+    Recollect,
+    Recollected,
     Refused,
     Reload,
     Reloaded,
@@ -97,6 +99,10 @@ class Worker:
             case Recall(limit=limit):
                 assert self._proxy is not None
                 return Recalled(requests=self._proxy.recent.latest(limit))
+            case Recollect(request_id=request_id, tenant=tenant):
+                assert self._proxy is not None
+                remembered = self._proxy.recent.recollect(request_id, tenant=tenant)
+                return Recollected(remembered=remembered)
             case Finish(in_a_hurry=in_a_hurry):
                 self._stop(signal.SIGINT if in_a_hurry else signal.SIGTERM)
                 return Done()

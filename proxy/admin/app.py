@@ -9,6 +9,7 @@ from litestar.exceptions import HTTPException
 
 from index.errors import StoreFault
 from proxy.admin.entries import entries, entry
+from proxy.admin.explain import explain
 from proxy.admin.feedback import feedback
 from proxy.admin.office import Office
 from proxy.admin.purging import forget, purge
@@ -38,7 +39,7 @@ def admin_app(office: Office, gate: Callable[[], Gate]) -> Litestar:
     return Litestar(
         [
             *(stats, entries, entry, forget, purge, export_entries, import_entries, keep_pairs),
-            *(feedback, recent, config, reload, metrics, healthz, readyz),
+            *(feedback, recent, explain, config, reload, metrics, healthz, readyz),
             *(page, page_file, history, near, tags, upstreams),
         ],
         before_request=check,

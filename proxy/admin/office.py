@@ -7,6 +7,7 @@ import msgspec
 
 from index.store import Store
 from proxy.dashboard.history import History
+from proxy.explaining.asking import Asking
 from proxy.health import Health
 from proxy.kept import Kept
 from proxy.metrics import Metrics
@@ -28,6 +29,7 @@ class Office(msgspec.Struct, frozen=True, kw_only=True):
     clock: Callable[[], float]
     stats: Callable[[], Awaitable[dict[str, Any]]]
     peers: Callable[[], Peers]
+    asking: Callable[[], Asking]
     reload: Callable[[], Awaitable[ReloadReport]]
     transfer: Transfer
     history: History

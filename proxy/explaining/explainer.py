@@ -43,14 +43,12 @@ class Explainer:
         decider: Decider,
         cache: Cache,
         store: Store,
-        tier_of: Callable[[Question], Tier | None],
         costs: Costs,
         clock: Callable[[], float],
     ) -> None:
         self._decider = decider
         self._cache = cache
         self._store = store
-        self._tier_of = tier_of
         self._costs = costs
         self._clock = clock
 
@@ -117,7 +115,7 @@ class Explainer:
             exact=exactness(question, examined, now=explanation.now),
             inputs=await self._inputs(question, tags),
             near=_near(question, found, self._raised(question)),
-            tier=_tier(self._tier_of(question)),
+            tier=_tier(self._cache.tier(question)),
             cost=self._costs.of(question, _stored(examined)),
         )
 
@@ -134,7 +132,7 @@ class Explainer:
         ])  # fmt: skip
 
     def _raised(self, question: Question) -> float:
-        tier = self._tier_of(question)
+        tier = self._cache.tier(question)
         return 0.0 if tier is None or tier.standing is None else tier.standing.raised
 
 

