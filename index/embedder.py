@@ -5,19 +5,14 @@ import os
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Protocol
+from typing import Literal, Protocol
 
 import msgspec
-from tokenizers import Tokenizer
 
-from index.errors import EmbedderFault
+from index.batching import Batching
 from index.modelfiles import ModelFiles, read_model_files
 from index.runtimes import Runtime, Vectors, load_runtime, load_tokenizer
-from index.scripts import scripts_of
-
-_MAX_BATCH_TEXTS = 32
-_MAX_BYTES_PER_TOKEN = 12
-"""Text beyond this for every token of the window is too long without being tokenised."""
+from index.window import Window
 
 
 class Embedder(Protocol):
@@ -42,37 +37,6 @@ class Embedder(Protocol):
         ...
 
 
-class Window:
-    """What a model can read: scripts that it was trained on, texts that fit whole."""
-
-    def __init__(self, files: ModelFiles, tokenizer: Tokenizer) -> None:
-        self._tokenizer = tokenizer
-        self._scripts = files.scripts
-        self._prefix = files.prefix
-        self._max_tokens = files.max_tokens
-
-    def refuses(self, text: str) -> str | None:
-        """`empty` | `script` | `too_long` | None."""
-        if not text or text.isspace():
-            return "empty"
-        if self._scripts is not None and not scripts_of(text) <= self._scripts:
-            return "script"
-        return None if self._fits(self._prefix + text) else "too_long"
-
-    def _fits(self, text: str) -> bool:
-        # Each token stands for a byte at least, and there are two special ones.
-        if text.isascii() and len(text) + 2 <= self._max_tokens:
-            return True
-        if len(text) > self._max_tokens * _MAX_BYTES_PER_TOKEN:
-            return False
-        return len(self._tokenizer.encode(text).ids) <= self._max_tokens
-
-
-class _Job(msgspec.Struct, frozen=True, eq=False):
-    texts: tuple[str, ...]
-    vectors: "asyncio.Future[Vectors]"
-
-
 class ModelEmbedder:
     """An `Embedder` over a runtime: one thread works, and takes all that waits in one trip."""
 
@@ -82,78 +46,44 @@ class ModelEmbedder:
         self._runtime = runtime
         self._window = window
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="embedder")
-        self._jobs: list[_Job] = []
-        self._working: asyncio.Task[None] | None = None
-        self._closed = False
+        self._batching = Batching(self._encode)
 
     def refuses(self, text: str) -> str | None:
         return self._window.refuses(text)
 
     async def embed(self, texts: Sequence[str]) -> Vectors:
-        if self._closed:
-            raise EmbedderFault("the embedder is closed")
-        loop = asyncio.get_running_loop()
-        job = _Job(tuple(texts), loop.create_future())
-        self._jobs.append(job)
-        if self._working is None:
-            self._working = loop.create_task(self._work())
-        return await job.vectors
+        return await self._batching.embed(texts)
 
     async def close(self) -> None:
-        self._closed = True
-        for job in self._jobs:
-            job.vectors.cancel()
-        if self._working is not None:
-            await self._working
+        await self._batching.close()
         self._thread.shutdown(wait=False)
 
-    async def _work(self) -> None:
-        try:
-            while batch := self._take():
-                await self._answer(batch)
-        finally:
-            self._working = None
-
-    def _take(self) -> list[_Job]:
-        """The next jobs that somebody still waits for, up to a batch."""
-        batch: list[_Job] = []
-        num_texts = 0
-        while self._jobs and num_texts < _MAX_BATCH_TEXTS:
-            job = self._jobs.pop(0)
-            if not job.vectors.done():
-                batch.append(job)
-                num_texts += len(job.texts)
-        return batch
-
-    async def _answer(self, batch: list[_Job]) -> None:
-        texts = [text for job in batch for text in job.texts]
+    async def _encode(self, texts: list[str]) -> Vectors:
         loop = asyncio.get_running_loop()
-        try:
-            vectors = await loop.run_in_executor(self._thread, self._runtime.encode, texts)
-        except Exception as error:  # noqa: BLE001  (a model may raise anything; all who wait hear)
-            for job in batch:
-                if not job.vectors.done():
-                    fault = EmbedderFault(f"the embedding model failed: {error}")
-                    fault.__cause__ = error
-                    job.vectors.set_exception(fault)
-            return
-        first = 0
-        for job in batch:
-            if not job.vectors.done():
-                job.vectors.set_result(vectors[first : first + len(job.texts)])
-            first += len(job.texts)
+        return await loop.run_in_executor(self._thread, self._runtime.encode, texts)
 
 
-def load_embedder(model: str, *, threads: int = 1, cache: Path | None = None) -> ModelEmbedder:
-    """Load a sentence-transformers model from a path or `package:NAME`.
+def load_embedder(
+    model: str,
+    *,
+    threads: int = 1,
+    cache: Path | None = None,
+    prefix: str | None = None,
+    scripts: frozenset[str] | Literal["any"] | None = None,
+) -> ModelEmbedder:
+    """Load a sentence-transformers model from a path, `package:NAME` or `hf:ORG/NAME`.
 
     Blocks, the first time for some ten seconds (the export): call it off the event loop.
-    `cache` holds exports, by default `$XDG_CACHE_HOME/rejoinder` or `~/.cache/rejoinder`.
-    Raises `EmbedderFault` when there is no such model.
+    `cache` holds exports, by default `default_cache()`. `prefix` and `scripts` stand for what the
+    model's own files say where they are given. Raises `EmbedderFault` when there is no such model.
     """
     files = read_model_files(model)
+    if prefix is not None:
+        files = msgspec.structs.replace(files, prefix=prefix)
+    if scripts is not None:
+        files = msgspec.structs.replace(files, scripts=None if scripts == "any" else scripts)
     tokenizer = load_tokenizer(files)
-    runtime = load_runtime(files, tokenizer, threads=threads, cache=cache or _default_cache())
+    runtime = load_runtime(files, tokenizer, threads=threads, cache=cache or default_cache())
     return ModelEmbedder(
         runtime,
         window=Window(files, tokenizer),
@@ -161,12 +91,13 @@ def load_embedder(model: str, *, threads: int = 1, cache: Path | None = None) ->
     )
 
 
+def default_cache() -> Path:
+    """`$XDG_CACHE_HOME/rejoinder` or `~/.cache/rejoinder`."""
+    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(base) / "rejoinder"
+
+
 def _identity(files: ModelFiles, runtime: Runtime) -> str:
     # The prefix and the pooling are in the digest, as files; they stand here to be read.
     parts = (files.digest[:16], files.pooling, files.prefix, runtime.name, str(runtime.dimension))
     return "/".join(parts)
-
-
-def _default_cache() -> Path:
-    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(base) / "rejoinder"

@@ -4,6 +4,7 @@ IndexFault
 ├── StoreFault           the store cannot be read or written; the proxy treats it as a miss
 │   └── StoreUnusable    found at start: unwritable path, newer format; `serve` refuses
 ├── EmbedderFault        no embedding in time; the proxy treats it as a miss
+│   └── TextRefused      a server does not take one of these texts, and is well otherwise
 └── InvalidTag           a tag outside the grammar; the caller answers 400
 """
 
@@ -22,6 +23,10 @@ class StoreUnusable(StoreFault):
 
 class EmbedderFault(IndexFault):
     """No embedding could be made (model failed, late, remote server down)."""
+
+
+class TextRefused(EmbedderFault):
+    """A remote embedder does not take a text, such as one that is longer than its model reads."""
 
 
 class InvalidTag(IndexFault):

