@@ -172,4 +172,4 @@ def _no_model(model: str) -> ClientError:
 
 
 def _no_path(path: str) -> ClientError:
-    return ClientError(404, f"Invalid URL: no route leads to /v1{path}.")
+    return ClientError(404, f"Invalid URL: no route leads to /v1{path}.", code="unknown_url")

@@ -35,9 +35,9 @@ def print_figures(body: bytes) -> None:
     Console(markup=False, highlight=False, emoji=False).print(table)
 
 
-def count(number: int, noun: str) -> str:
-    """`1 answer`, `2,000 answers`."""
-    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+def count(number: int, noun: str, plural: str = "") -> str:
+    """`1 answer`, `2,000 answers`; `plural` where it is not made with an s."""
+    return f"{number:,} {noun if number == 1 else plural or noun + 's'}"
 
 
 def age(seconds: float) -> str:

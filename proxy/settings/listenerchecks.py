@@ -9,6 +9,8 @@ from proxy.settings.finding import Finding
 from proxy.settings.listeners import Tls
 from proxy.settings.tree import Path
 
+_STRONG_TOKEN = 16
+
 
 def check_listeners(config: Config) -> Iterator[Finding]:
     """Each can be listened on, and none opens to strangers what is not theirs."""
@@ -29,9 +31,8 @@ def check_listeners(config: Config) -> Iterator[Finding]:
         if first.clashes_with(second):
             yield Finding(path=path, message=f"{second} is already taken by `{taker[0]}`")
     admin = addresses.get(("admin", "listen"))
-    if admin is not None and not admin.loopback and not config.admin.token:
-        message = f"{admin} can be reached from other machines: `admin.token` must be set"
-        yield Finding(path=("admin", "listen"), message=message, target=("admin", "token"))
+    if admin is not None and not admin.loopback:
+        yield from _exposed(config.admin.token, admin)
     for path, listen in addresses.items():
         if path[0] == "listen" and not listen.loopback and config.tenants is None:
             yield from _open_relays(config, listen)
@@ -44,6 +45,18 @@ def check_processes(config: Config, *, has_path: Callable[[str], bool]) -> Itera
         yield Finding(path=("workers",), message=message, target=("store", "path"))
     yield from _certificate(config.tls, ("tls",), has_path)
     yield from _certificate(config.admin.tls, ("admin", "tls"), has_path)
+
+
+def _exposed(token: str, admin: Address) -> Iterator[Finding]:
+    if not token:
+        message = f"{admin} can be reached from other machines: `admin.token` must be set"
+        yield Finding(path=("admin", "listen"), message=message, target=("admin", "token"))
+    elif len(token) < _STRONG_TOKEN:
+        message = (
+            f"{admin} can be reached from other machines, and less than {_STRONG_TOKEN} characters "
+            "can be guessed: `openssl rand -hex 16` makes more"
+        )
+        yield Finding(path=("admin", "token"), message=message, warning=True)
 
 
 def _open_relays(config: Config, listen: Address) -> Iterator[Finding]:
@@ -62,5 +75,5 @@ def _certificate(tls: Tls | None, path: Path, has_path: Callable[[str], bool]) -
         return
     for field, file in (("cert", tls.cert), ("key", tls.key)):
         if not has_path(file):
-            message = f"no such file: {file!r} (relative to the current folder)"
-            yield Finding(path=(*path, field), message=message)
+            message = f"no such file: {file!r}"
+            yield Finding(path=(*path, field), message=message, file=file)

@@ -15,8 +15,8 @@ def check_observing(config: Config, *, can_keep: Callable[[str], bool]) -> Itera
     if not path:
         yield Finding(path=("access_log",), message="expected `off`, `stdout` or a path")
     elif path not in _NO_FILES and not can_keep(path):
-        message = f"cannot be written here: {path!r} (relative to the current folder)"
-        yield Finding(path=("access_log",), message=message)
+        message = f"cannot be written here: {path!r}"
+        yield Finding(path=("access_log",), message=message, file=path)
     if config.tracing is None:
         return
     if not _is_base_url(config.tracing.endpoint):

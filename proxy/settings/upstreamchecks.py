@@ -68,8 +68,8 @@ def _tls(upstream: Upstream, path: Path, has_path: Callable[[str], bool]) -> Ite
     tls = upstream.tls
     for name, file in (("ca", tls.ca), ("cert", tls.cert), ("key", tls.key)):
         if file is not None and not has_path(file):
-            message = f"no such file: {file!r} (relative to the current folder)"
-            yield Finding(path=(*path, name), message=message)
+            message = f"no such file: {file!r}"
+            yield Finding(path=(*path, name), message=message, file=file)
     is_used = any(base.url.startswith("https:") for base in upstream.bases)
     if tls.cert is not None and not is_used:
         yield Finding(path=path, message="no base URL begins with https://", warning=True)

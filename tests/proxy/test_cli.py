@@ -127,6 +127,31 @@ def test_a_dry_run_says_that_nothing_was_done(admin):
     assert admin.asked[0]["body"] == {"all": True, "dry_run": True}
 
 
+def test_one_of_a_thing_is_told_as_one(admin):
+    answer = {"matched": 1, "entries": 1, "pages": 1, "sequence": 5}
+    admin.answers["POST /cache/purge"] = (200, answer)
+    done = rejoinder("purge", "--all", "--admin", admin.url)
+    assert done.stdout == "purged 1 answer; 1 entry and 1 KV page freed now; purge sequence 5\n"
+
+
+def test_a_missing_package_is_installed_by_the_python_that_misses_it(tmp_path):
+    path = tmp_path / "c.yaml"
+    path.write_text(
+        "upstreams: {u: {base_url: 'http://h'}}\nroutes: [{to: u}]\n"
+        "embedder: {model: 'package:not_there'}\n"
+    )
+    done = rejoinder("check", path)
+    assert done.stderr.endswith(
+        f"package not_there is not installed: {sys.executable} -m pip install not-there\n"
+    )
+
+
+def test_the_exit_codes_are_in_the_help():
+    told = rejoinder("--help").stdout
+    for code in ("0: done", "1: failed", "2: the command line", "3: done, but not all"):
+        assert code in told
+
+
 def test_a_purge_too_large_to_count_is_told_and_json_is_the_server_s(admin):
     answer = {"matched": None, "entries": 0, "pages": 0, "sequence": 7}
     admin.answers["POST /cache/purge"] = (200, answer)
@@ -291,7 +316,7 @@ FLEET = {
         ("gateway", GATEWAY, "2 upstreams, 3 routes"),
         ("team", GATEWAY, "1 upstream, 2 routes"),
         ("fleet", FLEET, "3 upstreams, 4 routes"),
-        ("cluster", GATEWAY, "1 upstream, 1 route"),
+        ("cluster", GATEWAY, "2 upstreams, 2 routes"),
         ("application", {}, "1 upstream, 1 route"),
     ],
 )

@@ -68,7 +68,7 @@ def test_two_listeners_cannot_share_an_address(data, admin, clash):
 def test_an_admin_port_that_others_reach_needs_a_token(listen):
     (finding,) = findings(admin=Admin(listen=listen))
     assert "`admin.token` must be set" in finding
-    assert findings(admin=Admin(listen=listen, token=Secret("t"))) == []
+    assert findings(admin=Admin(listen=listen, token=Secret("0123456789abcdef"))) == []
 
 
 def test_an_own_key_that_others_could_spend_needs_tenants_or_a_clear_word():
@@ -290,9 +290,7 @@ def test_a_model_that_is_not_there_is_told():
     )
     assert findings(bare, embedder=Embedder(model="here")) == []
     (finding,) = findings(bare, embedder=Embedder(model="gone"))
-    assert (
-        finding == "embedder/model: no such file or folder: 'gone' (relative to the current folder)"
-    )
+    assert finding == "embedder/model: no such file or folder: 'gone'"
     (finding,) = findings(bare, embedder=Embedder(model="package:not-a-module"))
     assert "is no name of an importable package" in finding
 

@@ -392,7 +392,7 @@ async def test_a_fallback_is_asked_with_its_own_key_and_its_answer_is_kept(tmp_p
 
     async def broken(request, writer):
         seen.append(("first", request.header("authorization")))
-        writer.write(plain(b"{}", status=503))
+        writer.write(plain(b"{}", status="503 Busy"))
 
     async def healthy(request, writer):
         seen.append(("second", request.header("authorization")))

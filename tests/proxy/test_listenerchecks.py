@@ -38,7 +38,7 @@ def problems_of(text: str, tmp_path) -> list[str]:
         ),
         (
             "tls: {cert: /no/cert, key: /no/key}",
-            "3: tls.cert: no such file: '/no/cert' (relative to the current folder)",
+            "3: tls.cert: no such file: '/no/cert'",
         ),
         (
             "shutdown: {grace: 10s, deadline: 5s}",
@@ -66,3 +66,26 @@ def test_every_open_address_is_looked_at(tmp_path):
     with pytest.raises(ConfigError) as caught:
         parse(tmp_path / "c.yaml", text, environ={})
     assert "anyone who reaches 0.0.0.0:81 could spend this key" in str(caught.value)
+
+
+def test_a_relative_path_is_told_as_it_is_found_from_here(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (problem, _) = problems_of("tls: {cert: a.crt, key: a.key}", tmp_path)
+    assert problem == f"3: tls.cert: no such file: 'a.crt', which is {tmp_path}/a.crt here"
+
+
+@pytest.mark.parametrize(
+    ("listen", "token", "warned"),
+    [
+        ("0.0.0.0:81", "letmein", True),
+        ("0.0.0.0:81", "0123456789abcdef", False),
+        ("127.0.0.1:81", "letmein", False),
+    ],
+)
+def test_a_token_that_can_be_guessed_is_warned_of_where_strangers_could_try(
+    tmp_path, listen, token, warned
+):
+    text = f"{REMOTE}admin: {{listen: '{listen}', token: {token}}}"
+    warnings = parse(tmp_path / "c.yaml", text, environ={}).warnings
+    assert [": admin.token: " in line for line in warnings] == [True] * warned
+    assert all(token not in line for line in warnings)

@@ -152,7 +152,7 @@ def test_a_request_without_a_model_is_routed_by_its_path():
     assert chosen(router, model=None, path="/files/f1/content") == "routes[1]"
     with pytest.raises(ClientError) as caught:
         router.route(facts(None, path="/audio/speech"))
-    assert (caught.value.status, caught.value.code) == (404, None)
+    assert (caught.value.status, caught.value.code) == (404, "unknown_url")
 
 
 def test_models_lists_aliases_literals_and_what_upstreams_know_once_each():
