@@ -11,12 +11,14 @@ import regex  # type: ignore[import-untyped]  # no stubs are published with it
 
 from proxy.settings.address import parse_address
 from proxy.settings.config import Config, TagRule
+from proxy.settings.embedderchecks import check_embedder
 from proxy.settings.enginechecks import check_pages
 from proxy.settings.finding import Finding, check_header, check_name
 from proxy.settings.judgechecks import check_judges
 from proxy.settings.listenerchecks import check_listeners, check_processes
 from proxy.settings.meaningchecks import check_meaning
 from proxy.settings.observingchecks import check_observing
+from proxy.settings.recordchecks import check_record
 from proxy.settings.routechecks import check_aliases, check_routes
 from proxy.settings.tree import Path, suggest
 from proxy.settings.upstreamchecks import check_servers
@@ -30,6 +32,7 @@ _HUB_MODEL = re.compile(r"hf:[\w.-]+/[\w.-]+")
 _ENGINE_NEEDS = ("torch", "gguf", "tokenizers", "jinja2")
 _REDIS_NEEDS = ("redis", "hiredis")
 _OTEL_NEEDS = ("opentelemetry.sdk", "opentelemetry.exporter.otlp.proto.http")
+_REMOTE_NEEDS = ("faiss", "numpy")
 _SEMANTIC_NEEDS = ("faiss", "onnxruntime", "sentence_transformers")
 
 
@@ -57,6 +60,7 @@ def check_config(config: Config, machine: Machine) -> list[Finding]:
         *_policies(config),
         *check_routes(config),
         *check_observing(config, can_keep=machine.can_keep),
+        *check_record(config, can_keep=machine.can_keep),
         *_tracing(config, machine),
     ]
 
@@ -76,7 +80,7 @@ def _upstreams(config: Config, machine: Machine) -> Iterator[Finding]:
 def _engine(upstream: Upstream, path: Path, machine: Machine) -> Iterator[Finding]:
     assert upstream.engine is not None
     yield from _extra("engine", _ENGINE_NEEDS, path, machine)
-    yield from _engine_model(upstream.engine.model, (*path, "model"), machine)
+    yield from _hub_or_model(upstream.engine.model, (*path, "model"), machine)
 
 
 def _store(config: Config, machine: Machine) -> Iterator[Finding]:
@@ -91,8 +95,12 @@ def _store(config: Config, machine: Machine) -> Iterator[Finding]:
 def _embedder(config: Config, machine: Machine) -> Iterator[Finding]:
     if config.embedder is None:
         return
+    yield from check_embedder(config.embedder, ("embedder",))
+    if config.embedder.base_url is not None:
+        yield from _extra("semantic", _REMOTE_NEEDS, ("embedder",), machine)
+        return
     yield from _extra("semantic", _SEMANTIC_NEEDS, ("embedder",), machine)
-    yield from _model(config.embedder.model, ("embedder", "model"), machine)
+    yield from _hub_or_model(config.embedder.model, ("embedder", "model"), machine)
 
 
 def _tracing(config: Config, machine: Machine) -> Iterator[Finding]:
@@ -107,7 +115,7 @@ def _extra(extra: str, modules: tuple[str, ...], path: Path, machine: Machine) -
         yield Finding(path=path, message=message)
 
 
-def _engine_model(model: str, path: Path, machine: Machine) -> Iterator[Finding]:
+def _hub_or_model(model: str, path: Path, machine: Machine) -> Iterator[Finding]:
     """What is on the hub is only known when it is asked for."""
     if not model.startswith(_HUB):
         yield from _model(model, path, machine)

@@ -10,9 +10,11 @@ from urllib.parse import urlsplit
 import msgspec
 from msgspec import Meta
 
+from proxy.settings.embedder import Embedder
 from proxy.settings.listeners import Admin, Quota, Shutdown, Tls
 from proxy.settings.observing import Price, Tracing
-from proxy.settings.semantic import Embedder, Semantic
+from proxy.settings.record import Record
+from proxy.settings.semantic import Semantic
 from proxy.settings.units import Bytes, Duration, Secret
 from proxy.settings.upstreams import Upstream
 from proxy.settings.volatile import Volatile
@@ -317,6 +319,8 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     or queries. A relative path counts from the current folder. Move the file away to rotate it."""
     tracing: Tracing | None = None
     """OpenTelemetry; absent: none."""
+    record: Record | None = None
+    """The request log; absent: none."""
     shutdown: Shutdown = _default(Shutdown())
     """What happens between SIGTERM and the end."""
 

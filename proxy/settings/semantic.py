@@ -73,13 +73,3 @@ class Semantic(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     `embedding`: also what is near in meaning, with the same numbers and negations; or a model."""
     misses: Annotated[float, Meta(ge=0, lt=1)] = 0.1
     """Greatest share of wrong answers that the judge may take for right; widens the bound."""
-
-
-class Embedder(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What makes embeddings, for answers by meaning."""
-
-    model: str
-    """A path (relative ones count from the current folder), or `package:NAME` for an installed
-    package that carries the model."""
-    threads: Annotated[int, Meta(ge=1)] = 1
-    """CPU threads."""

@@ -13,7 +13,7 @@ def check_servers(
 ) -> Iterator[Finding]:
     """Everything of an upstream but its engine. `path` is its own."""
     for place, url in _places(upstream, (*path, "base_url")):
-        yield from _base_url(url, place)
+        yield from check_base_url(url, place)
     yield from _balance(upstream, path)
     yield from _tls(upstream, (*path, "tls"), has_path)
     for header, value in upstream.headers.items():
@@ -39,7 +39,8 @@ def _places(upstream: Upstream, path: Path) -> Iterator[tuple[Path, str]]:
             yield from (((*path, index), url) for index, url in enumerate(urls))
 
 
-def _base_url(base_url: str, path: Path) -> Iterator[Finding]:
+def check_base_url(base_url: str, path: Path) -> Iterator[Finding]:
+    """It has a host, and nothing that belongs elsewhere."""
     try:
         parts = urlsplit(base_url)
         host, port = parts.hostname, parts.port
