@@ -16,7 +16,7 @@ MAX_TAG_BYTES = 256
 MAX_TAGS = 128
 """Explicit tags of one request, or of one upstream's answer."""
 
-RESERVED = ("model:", "route:", "tenant:", "system:", "policy:", "key:")
+RESERVED = ("model:", "route:", "tenant:", "system:", "policy:", "key:", "subject:")
 """Prefixes of the implicit tags; clients cannot use them, nor `*`."""
 
 _EVERYTHING = "*"
@@ -128,6 +128,11 @@ def policy_tag(policy: str) -> str:
 def system_tag(system: str) -> str:
     """Implicit tag of a system prompt: its SHA-256, never its text."""
     return "system:" + hashlib.sha256(system.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def subject_tag(digest: str) -> str:
+    """Implicit tag of a user whom the request names: a digest, never the name."""
+    return _implicit("subject:", digest)
 
 
 def key_tag(key: str) -> str:

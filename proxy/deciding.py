@@ -21,6 +21,7 @@ from proxy.routing import Route, Router
 from proxy.settings import config as written
 from proxy.settings.semantic import Semantic
 from proxy.settings.volatile import Volatile
+from proxy.subjects import subjects_of
 from proxy.upstreams.base import Upstream
 
 _NO_PATTERNS = Patterns(rules=())
@@ -67,22 +68,26 @@ class Decider:
         route = self._router.route(facts)
         patterns = self._patterns.get(route.policy_name or "", _NO_PATTERNS)
         eligibility = judge_eligibility(call, route.policy, volatile=patterns.reason)
+        subjects = subjects_of(call.fields, secret=self._secret)
         if route.policy is None or not (eligibility.read or eligibility.write):
-            return Question(call=call, route=route, eligibility=eligibility)
+            return Question(call=call, route=route, eligibility=eligibility, subjects=subjects)
         tagged = self._tag_rules[route.policy_name or ""].tags_of(call)
         if isinstance(tagged, Untaggable):
             # What the answer depends on is not known, so it can neither be found nor kept.
-            return Question(call=call, route=route, eligibility=_barred(tagged.reason))
+            barred = _barred(tagged.reason)
+            return Question(call=call, route=route, eligibility=barred, subjects=subjects)
         try:
             named = self.fingerprint(call, route, route.upstreams[0], eligibility.semantic)
         except TimeoutError:
-            return Question(call=call, route=route, eligibility=_barred("strip_slow"))
+            barred = _barred("strip_slow")
+            return Question(call=call, route=route, eligibility=barred, subjects=subjects)
         return Question(
             call=call,
             route=route,
             eligibility=eligibility,
             fingerprint=named,
             tags=tagged.tags,
+            subjects=subjects,
             rules=self._verdict_rules.get(route.policy_name or ""),
             patterns=patterns,
         )

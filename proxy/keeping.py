@@ -129,7 +129,11 @@ class Keeper:
             fingerprint = self._decider.fingerprint(call, route, answered, semantic=by_meaning)
         by_meaning = by_meaning and bool(fingerprint.scope and found.embedding)
         implicit = implicit_tags(
-            call, route=route.name, policy_name=route.policy_name, model=route.model
+            call,
+            route=route.name,
+            policy_name=route.policy_name,
+            model=route.model,
+            subjects=question.subjects,
         )
         answered_by = (model_tag(recording.model),) if recording.model else ()
         now = self._clock()

@@ -31,7 +31,11 @@ def _tags(question: Question) -> tuple[str, ...] | None:
         return None
     named = question.tags if route.policy is not None else call.directives.tags
     implicit = implicit_tags(
-        call, route=route.name, policy_name=route.policy_name or "", model=route.model
+        call,
+        route=route.name,
+        policy_name=route.policy_name or "",
+        model=route.model,
+        subjects=question.subjects,
     )
     own = (tags.key_tag(question.key),) if question.key else ()
     return (*tags.union(named, implicit), *own)

@@ -20,6 +20,8 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
     """None where the cache has no part in it."""
     tags: tuple[str, ...] = ()
     """Those that the request named and that the policy's rules found; an answer must carry all."""
+    subjects: tuple[str, ...] = ()
+    """Digests of the users that the request names (`proxy.subjects`)."""
     rules: Rules | None = None
     """Of the policy's semantic tier; None without one."""
     patterns: Patterns | None = None

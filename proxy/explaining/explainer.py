@@ -70,7 +70,11 @@ class Explainer:
     ) -> Explanation:
         call, route, eligibility = question.call, question.route, question.eligibility
         implicit = implicit_tags(
-            call, route=route.name, policy_name=route.policy_name or "", model=route.model
+            call,
+            route=route.name,
+            policy_name=route.policy_name or "",
+            model=route.model,
+            subjects=question.subjects,
         )
         layout = layout_of(question, self._decider)
         fingerprint = question.fingerprint

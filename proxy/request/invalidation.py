@@ -102,14 +102,17 @@ class TagRules:
                 yield from (prefix + document for prefix in self._documents)
 
 
-def implicit_tags(call: Call, *, route: str, policy_name: str, model: str) -> tuple[str, ...]:
+def implicit_tags(
+    call: Call, *, route: str, policy_name: str, model: str, subjects: Sequence[str] = ()
+) -> tuple[str, ...]:
     """What every answer to this request depends on. `model` is the one asked for; the one that
-    answered adds its own tag (`index.tags.model_tag`)."""
+    answered adds its own tag (`index.tags.model_tag`). `subjects`: digests of users."""
     found = [
         tags.route_tag(route),
         tags.policy_tag(policy_name),
         tags.tenant_tag(call.caller.tenant),
         tags.model_tag(model),
+        *map(tags.subject_tag, subjects),
     ]
     system = system_text(call.surface, call.fields)
     if system:

@@ -29,6 +29,10 @@ class Admin(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """Names that the admin port may be called by, beside loopback."""
     tls: Tls | None = None
     """HTTPS on the admin port."""
+    audit_log: str | None = None
+    """File in which every purge, reload, erasure and feedback is written down, who, when and with
+    what result; a relative path counts from the current folder. Absent: beside the SQLite store,
+    with `.audit.jsonl` at its end; without such a store in memory only."""
 
 
 class Shutdown(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

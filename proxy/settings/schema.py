@@ -7,10 +7,19 @@ from typing import Any
 
 import msgspec
 
-from proxy.settings import config, engine, listeners, observing, semantic, upstreams, volatile
+from proxy.settings import (
+    config,
+    engine,
+    listeners,
+    observing,
+    record,
+    semantic,
+    upstreams,
+    volatile,
+)
 from proxy.settings.units import schema_of, to_config
 
-_SOURCES = (config, engine, listeners, observing, semantic, upstreams, volatile)
+_SOURCES = (config, engine, listeners, observing, record, semantic, upstreams, volatile)
 _DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
 

@@ -1,0 +1,1 @@
+"""The request log: what went through, on disk, bounded; and taking one's data out of it again."""

@@ -1,0 +1,91 @@
+"""The lines of the request log. Pure."""
+
+import msgspec
+from msgspec import UNSET, Raw, UnsetType
+
+from proxy.call import Caller, Directives
+from proxy.passage import Passage
+from proxy.recollection import Recollection, Remembered, recollection_of
+from proxy.seen import Seen, seen_of
+
+FORMAT_VERSION = 1
+"""Of a line. One of another version is passed over."""
+
+
+class Line(Seen, frozen=True, kw_only=True, omit_defaults=True):
+    """What became of a request, and with `bodies` its words: then it can be asked again, which is
+    how `rejoinder warm` reads it."""
+
+    v: int
+    subjects: tuple[str, ...] = ()
+    """Digests of the users that it names (`proxy.subjects`)."""
+    phases_ms: dict[str, float] = msgspec.field(default_factory=dict)
+    path: str = ""
+    query: str = ""
+    headers: dict[str, str] = msgspec.field(default_factory=dict)
+    credential_id: str = ""
+    """A digest, of use only beside the credential itself: who shares answers with whom."""
+    directives: Directives | UnsetType = UNSET
+    request: Raw | UnsetType = UNSET
+
+
+def write_line(passage: Passage, *, bodies: bool) -> bytes:
+    """A line with its end, of a passage to a cached surface that has ended."""
+    return _ENCODER.encode(line_of(passage, bodies=bodies)) + b"\n"
+
+
+def line_of(passage: Passage, *, bodies: bool) -> Line:
+    """See `write_line`."""
+    seen = seen_of(passage)
+    question = None if passage.answer is None else passage.answer.question
+    spent = passage.timing.spent_s().items()
+    line = Line(
+        **{name: getattr(seen, name) for name in Seen.__struct_fields__},
+        v=FORMAT_VERSION,
+        subjects=() if question is None else question.subjects,
+        phases_ms={name: round(seconds * 1000, 3) for name, seconds in spent},
+    )
+    if not bodies or question is None:
+        near = tuple(msgspec.structs.replace(one, prompt="") for one in line.near)
+        return msgspec.structs.replace(line, near=near)
+    asked = recollection_of(question)
+    return msgspec.structs.replace(
+        line,
+        path=asked.path,
+        query=asked.query,
+        headers=asked.headers,
+        credential_id=asked.caller.credential_id,
+        directives=asked.directives,
+        request=asked.request,
+    )
+
+
+def read_line(text: bytes) -> Line | None:
+    """None for what is no line of ours, or of another version."""
+    try:
+        line = _DECODER.decode(text)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return None
+    return line if line.v == FORMAT_VERSION else None
+
+
+def remembered_of(line: Line) -> Remembered | None:
+    """None where its words were not kept."""
+    if isinstance(line.request, UnsetType) or isinstance(line.directives, UnsetType):
+        return None
+    asked = Recollection(
+        request_id=line.request_id,
+        received_at=line.at,
+        path=line.path,
+        query=line.query,
+        headers=line.headers,
+        caller=Caller(tenant=line.tenant, credential_id=line.credential_id),
+        directives=line.directives,
+        request=line.request,
+    )
+    fields = {name: getattr(line, name) for name in Seen.__struct_fields__}
+    return Remembered(seen=Seen(**fields), asked=asked)
+
+
+_ENCODER = msgspec.json.Encoder()
+_DECODER = msgspec.json.Decoder(Line)
