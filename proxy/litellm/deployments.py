@@ -5,6 +5,7 @@ from urllib.parse import quote
 
 import msgspec
 
+from proxy.litellm.prices import price_of
 from proxy.litellm.providers import PROVIDERS, Provider, provider_of
 from proxy.litellm.section import Remark, Section, written
 
@@ -42,6 +43,8 @@ class Deployment(msgspec.Struct, frozen=True, kw_only=True):
     weight: int
     order: float
     embeds: bool
+    price: tuple[tuple[str, float], ...]
+    """For a million tokens, by their kind."""
     remarks: tuple[Remark, ...]
 
 
@@ -74,6 +77,7 @@ def deployment_of(item: Section, defaults: Access) -> Deployment:
         weight=_weight(params),
         order=params.number("order") or 0,
         embeds=info.text("mode") == "embedding",
+        price=price_of(info, params),
         remarks=tuple(_remarks(params.path, full_name, name, base)),
     )
 

@@ -3,7 +3,7 @@
 from types import MappingProxyType
 
 _BUDGETS = "there are no budgets; `limits.each_tenant` and `tenants.limits` bound what is asked for"
-_CALLBACKS = "nothing is sent to other services; metrics stand at /metrics of the admin port"
+_CALLBACKS = "metrics stand at /metrics of the admin port, and `tracing` speaks OpenTelemetry"
 _COOLING = "servers that fail are left alone for a while by themselves"
 _LENGTHS = (
     "tokens are not counted beforehand; `match.prompt_bytes` of a route tells long prompts apart"
@@ -26,6 +26,7 @@ REASONS = MappingProxyType({
     "environment_variables": "set them in the environment of the process",
     "failure_callback": _CALLBACKS,
     "guardrails": "answers are not judged by their content",
+
     "include": "other files are not read: take over each by itself",
     "max_budget": _BUDGETS,
     "max_tokens": _REQUESTS,
@@ -36,6 +37,7 @@ REASONS = MappingProxyType({
     "redis_port": _SHARED,
     "rpm": _RATES,
     "sentinel_nodes": "Redis is reached directly or as a cluster",
+    "json_logs": "`access_log` writes a line of JSON for each request",
     "set_verbose": "logs are made in one way",
     "store_model_in_db": "models stand in the config alone",
     "success_callback": _CALLBACKS,

@@ -46,6 +46,7 @@ def translate(text: str, *, name: str) -> Translation:
         Line(key="upstreams", lines=tuple(_upstreams(names, source))),
         *_aliases(source),
         *_storage(source.caching),
+        *_prices(source),
         Line(
             key="routes",
             items=tuple(_item(route, names, source) for route in routes),
@@ -173,6 +174,16 @@ def _policy(caching: Caching) -> Iterator[Line]:
     yield Line(key="share", value="tenant", comments=(comment,))
     if caching.by_meaning:
         yield Line(key="semantic", value={})
+
+
+def _prices(source: Source) -> Iterator[Line]:
+    prices: dict[str, Any] = {}
+    for one in source.deployments:
+        if one.price:
+            prices.setdefault(one.model or one.group, dict(one.price))
+    if prices:
+        comment = "For a million tokens: what the cache saves is reckoned by it."
+        yield Line(key="prices", lines=_below(prices), comments=(comment,))
 
 
 def _item(route: GroupRoute, names: Mapping[Pool, str], source: Source) -> Item:

@@ -43,7 +43,7 @@ model_list:
     litellm_params: {model: bedrock/amazon.titan-text, aws_region_name: eu-west-1}
   - model_name: embed
     litellm_params: {model: text-embedding-3-small}
-    model_info: {mode: embedding}
+    model_info: {mode: embedding, input_cost_per_token: 2.0e-8}
   - model_name: "*"
     litellm_params: {model: "openai/*", api_key: os.environ/OPENAI_API_KEY}
 litellm_settings:
@@ -167,6 +167,11 @@ def test_retries_times_and_aliases_are_taken_over(team):
     assert team.upstreams["anthropic"].timeout.total == 90
     assert team.upstreams["openai"].timeout.total == 300
     assert team.aliases == {"gpt-4": "gpt-4o", "quick": "llama"}
+
+
+def test_prices_are_those_of_a_million_tokens(team):
+    ((name, price),) = team.prices.items()
+    assert (name, price.input, price.output) == ("text-embedding-3-small", 0.02, 0)
 
 
 def test_the_master_key_is_a_tenant_s_key(team):
