@@ -12,13 +12,15 @@ class Chunk(msgspec.Struct, frozen=True, kw_only=True):
     """Consecutive tokens of one sequence that a step computes.
 
     `token_ids` are the sequence's tokens from position `first` on; `pages` its page table, which
-    covers them all. `samples`: the sequence's next token is wanted.
+    covers them all, but for the `num_lost` tokens before them that are in no page any more.
+    `samples`: the sequence's next token is wanted.
     """
 
     token_ids: Many[int]
     first: int
     pages: Many[int]
     samples: bool
+    num_lost: int = 0
 
 
 class StepBatch(msgspec.Struct, frozen=True, kw_only=True):
@@ -63,9 +65,9 @@ def build_batch(chunks: Many[Chunk], *, page_tokens: int) -> StepBatch:
     """`chunks` is not empty, nor is any of them."""
     positions = [range(chunk.first, chunk.first + len(chunk.token_ids)) for chunk in chunks]
     slots = [
-        chunk.pages[position // page_tokens] * page_tokens + position % page_tokens
+        chunk.pages[place // page_tokens] * page_tokens + place % page_tokens
         for chunk, span in zip(chunks, positions, strict=True)
-        for position in span
+        for place in range(span.start - chunk.num_lost, span.stop - chunk.num_lost)
     ]
     ends = torch.tensor([len(span) for span in positions]).cumsum(0)
     return StepBatch(
@@ -75,7 +77,9 @@ def build_batch(chunks: Many[Chunk], *, page_tokens: int) -> StepBatch:
         sampled_rows=ends[torch.tensor([chunk.samples for chunk in chunks])] - 1,
         spans=AttentionSpans(
             page_tables=_page_tables(chunks),
-            kv_lens=torch.tensor([span.stop for span in positions]),
+            kv_lens=torch.tensor(
+                [span.stop - chunk.num_lost for chunk, span in zip(chunks, positions, strict=True)]
+            ),
             query_starts=torch.cat((torch.zeros(1, dtype=torch.int64), ends)),
         ),
     )

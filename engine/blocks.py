@@ -11,7 +11,7 @@ holds it any more: idle, until its memory is wanted.
 
 import enum
 from collections import Counter, OrderedDict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from engine.errors import EngineError
 
@@ -118,14 +118,13 @@ class PageAllocator:
 
     def release(self, owner: int) -> None:
         """Give up all pages of the owner. A no-op for a stranger."""
-        for page in reversed(self._tables.pop(owner, [])):
-            self._refs[page] -= 1
-            if self._refs[page]:
-                continue
-            if self._states[page] is PageState.PUBLISHED:
-                self._idle[page] = None
-            else:
-                self._set_free(page)
+        self._let_go(self._tables.pop(owner, []))
+
+    def cut(self, owner: int, first: int, num_pages: int) -> None:
+        """Give up so many pages from the owner's table; those behind them move up."""
+        table = self.table(owner)
+        self._let_go(table[first : first + num_pages])
+        del table[first : first + num_pages]
 
     def check_integrity(self) -> None:
         """Free + held + idle = all, and references are as many as holders. Raises PagesCorrupt."""
@@ -151,6 +150,16 @@ class PageAllocator:
                 return num_holders >= 1
             case PageState.PUBLISHED:
                 return (page in self._idle) == (num_holders == 0)
+
+    def _let_go(self, pages: Sequence[int]) -> None:
+        for page in reversed(pages):
+            self._refs[page] -= 1
+            if self._refs[page]:
+                continue
+            if self._states[page] is PageState.PUBLISHED:
+                self._idle[page] = None
+            else:
+                self._set_free(page)
 
     def _set_free(self, page: int) -> None:
         self._states[page] = PageState.FREE

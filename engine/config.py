@@ -4,6 +4,8 @@ from typing import Literal
 
 import msgspec
 
+from engine.longcontext import LongContext
+
 KVDtype = Literal["int8", "int8-hq", "bf16", "fp32"]
 WeightsDtype = Literal["auto", "fp32", "bf16", "int8"]
 ChosenDtype = Literal["fp32", "bf16", "int8"]
@@ -33,6 +35,8 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
     kv_disk_bytes: int = 2**30
     max_context: int = 8192
     """Tokens of prompt and answer together; the model's own limit and the memory cap it."""
+    long_context: LongContext = LongContext()
+    """Of requests that do not say."""
     max_batch: int = 32
     """Sequences in one running batch."""
     step_tokens: int = 256

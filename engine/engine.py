@@ -5,14 +5,17 @@ import time
 
 from engine.answer import Answer
 from engine.batch import Chunk, build_batch
+from engine.dropping import Dropper
 from engine.errors import GrammarFault, RequestRefused
 from engine.grammar import Grammar
+from engine.longcontext import LongContext
 from engine.model import Model
 from engine.paging import Paging
 from engine.pins import Pins
 from engine.pool import PagePool
 from engine.protocol import Delta, Failed, Finished, Occupancy, Purge, Purged, Sharing
 from engine.purges import EVERYTHING, Scope
+from engine.retention import Retention, Selection, retention
 from engine.sampler import Pick, Sampler
 from engine.sampling import Sampling
 from engine.scheduler import Plan, Scheduled, Scheduler
@@ -22,6 +25,7 @@ from engine.tokenizer import Tokenizer
 Event = Delta | Finished | Failed
 
 _WITH_ALL = Sharing()
+_WHOLE = LongContext()
 
 
 class Engine:
@@ -38,17 +42,19 @@ class Engine:
         max_context: int,
         max_batch: int,
         step_tokens: int,
+        long_context: LongContext = _WHOLE,
     ) -> None:
+        """`long_context`: of requests that do not say."""
         layout = pool.layout
         self.pages = paging.pages
-        self.max_context = min(
-            max_context, model.shape.max_positions, self.pages.num_pages * layout.page_tokens
-        )
+        self._max_positions = min(max_context, model.shape.max_positions)
+        self._long_context = long_context
         self._model = model
         self._tokenizer = tokenizer
         self._pool = pool
         self._paging = paging
         self._pins = pins
+        self._dropper = Dropper(model, pool)
         self._scheduler = Scheduler(
             paging.pages,
             paging.prefix,
@@ -61,6 +67,11 @@ class Engine:
         self._sampler = Sampler(tokenizer)
         self._sequence_ids = itertools.count()
         self._num_steps = 0
+
+    @property
+    def max_context(self) -> int:
+        """Tokens of prompt and answer together, of requests that do not say how much stays."""
+        return self._longest(self._retention(self._long_context, num_prompt=0))
 
     @property
     def busy(self) -> bool:
@@ -77,10 +88,13 @@ class Engine:
         sharing: Sharing = _WITH_ALL,
         grammar: Grammar | None = None,
         shown_ids: frozenset[int] = frozenset(),
+        long_context: LongContext | None = None,
     ) -> None:
         """Queue a request. Each choice follows the grammar; control tokens in `shown_ids` become
-        text. Raises RequestRefused for what can never be served."""
-        room = self._room(prompt_ids, sampling)
+        text; `long_context` None: as the engine's requests do. Raises RequestRefused for what can
+        never be served."""
+        kept = self._retention(long_context or self._long_context, num_prompt=len(prompt_ids))
+        room = self._room(prompt_ids, sampling, longest=self._longest(kept))
         choices: list[Sequence] = []
         for index in range(num_choices):
             choices.append(
@@ -97,8 +111,9 @@ class Engine:
                     chain=self._paging.library.chain(sharing.isolation),
                     tags=None if sharing.tags is None else frozenset(sharing.tags),
                     num_pinned=self._pins.num_pinned(prompt_ids),
-                    leader=choices[0] if choices else None,
+                    leader=choices[0] if choices and kept.shares else None,
                     matcher=None if grammar is None else grammar.matcher(),
+                    retention=kept,
                 )
             )
         if not self._paging.library.receive(choices, sharing.as_of):
@@ -122,6 +137,7 @@ class Engine:
         sampled = [item.sequence for item in plan.work if item.samples]
         picks = self._compute(plan, sampled)
         for item in plan.work:
+            self._drop(item)
             self._scheduler.computed(item)
             self._paging.library.file(item.sequence)
         self._num_steps += 1
@@ -192,7 +208,29 @@ class Engine:
             if scope.covers(sequence.tags) or holds or sequence.slots:
                 sequence.publishes = False
 
-    def _room(self, prompt_ids: list[int], sampling: Sampling) -> int:
+    def _drop(self, item: Scheduled) -> None:
+        """Of a prompt that this step has finished, what need not stay."""
+        sequence, selection = item.sequence, item.sequence.retention
+        ends_prompt = sequence.num_computed + item.num_tokens == sequence.num_prompt
+        if isinstance(selection, Selection) and ends_prompt:
+            num_pages = self._pool.layout.num_pages(sequence.num_prompt)
+            pages = self.pages.table(sequence.sequence_id)[:num_pages]
+            self._dropper.drop(sequence.token_ids[: sequence.num_prompt], pages, selection)
+
+    def _retention(self, wanted: LongContext, *, num_prompt: int) -> Retention:
+        return retention(
+            wanted,
+            num_prompt=num_prompt,
+            page_tokens=self._pool.layout.page_tokens,
+            model_window=max((window or 0 for window in self._model.shape.windows), default=0),
+        )
+
+    def _longest(self, kept: Retention) -> int:
+        """What the model has positions for and the pages hold what stays of."""
+        pool_tokens = self.pages.num_pages * self._pool.layout.page_tokens
+        return min(self._max_positions, kept.longest(pool_tokens))
+
+    def _room(self, prompt_ids: list[int], sampling: Sampling, *, longest: int) -> int:
         """The most tokens that the answer may have."""
         if not prompt_ids:
             raise RequestRefused("The prompt is empty.", param="prompt")
@@ -202,14 +240,14 @@ class Engine:
         if not all(0 <= token_id < vocab_size for token_id in sampling.logit_bias):
             raise RequestRefused(f"Token ids lie in 0 … {vocab_size - 1}.", param="logit_bias")
         wanted = sampling.max_tokens
-        if len(prompt_ids) + (1 if wanted is None else wanted) > self.max_context:
+        if len(prompt_ids) + (1 if wanted is None else wanted) > longest:
             raise RequestRefused(
-                f"This model's maximum context length is {self.max_context} tokens. The prompt "
+                f"This model's maximum context length is {longest} tokens. The prompt "
                 f"has {len(prompt_ids)}, and {1 if wanted is None else wanted} more were asked "
                 "for. Shorten the prompt or ask for less.",
                 code="context_length_exceeded",
             )
-        return self.max_context - len(prompt_ids) if wanted is None else wanted
+        return longest - len(prompt_ids) if wanted is None else wanted
 
     def _chunk(self, item: Scheduled) -> Chunk:
         sequence = item.sequence
@@ -219,6 +257,7 @@ class Engine:
             first=first,
             pages=self.pages.table(sequence.sequence_id),
             samples=item.samples,
+            num_lost=sequence.num_lost,
         )
 
     def _advance(self, sequence: Sequence, pick: Pick) -> list[Event]:

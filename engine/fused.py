@@ -60,3 +60,7 @@ class FusedLayer:
         self._calls["cpp"] += 1
         self._kernels.layer(self._struct, hidden, rotation, pages, slots, spans)
         return hidden
+
+    def queries(self, hidden: torch.Tensor, rotation: Rotation, pages: LayerPages) -> torch.Tensor:
+        """As `DecoderLayer`'s."""
+        return self._plain.queries(hidden, rotation, pages)

@@ -89,14 +89,25 @@ class Attention:
         spans: AttentionSpans,
     ) -> torch.Tensor:
         """Writes this step's keys and values, then attends; [num_tokens, hidden_size] both ways."""
+        num_heads = self._shape.num_heads
+        turned, values = self._heads(hidden, rotation, pages)
+        pages.write(turned[:, num_heads:], values, slots)
+        attended = self._attend(turned[:, :num_heads], pages, spans)
+        return self._output(attended.reshape(hidden.shape[0], -1))
+
+    def queries(self, hidden: torch.Tensor, rotation: Rotation, pages: LayerPages) -> torch.Tensor:
+        """As it would attend with them, [num_tokens, num_heads, head_dim]."""
+        return self._heads(hidden, rotation, pages)[0][:, : self._shape.num_heads]
+
+    def _heads(
+        self, hidden: torch.Tensor, rotation: Rotation, pages: LayerPages
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Queries and keys, turned, in one; values."""
         shape = self._shape
         heads = self._qkv(hidden).view(hidden.shape[0], -1, shape.head_dim)
         num_turned = shape.num_heads + shape.num_kv_heads
         normed = self._head_norm(heads[:, :num_turned])
-        turned = pages.turn(rotation.turn(normed))
-        pages.write(turned[:, shape.num_heads :], heads[:, num_turned:], slots)
-        attended = self._attend(turned[:, : shape.num_heads], pages, spans)
-        return self._output(attended.reshape(hidden.shape[0], -1))
+        return pages.turn(rotation.turn(normed)), heads[:, num_turned:]
 
 
 class GatedMLP:
@@ -145,3 +156,7 @@ class DecoderLayer:
         attended = self._attention(normed, rotation, pages, slots, spans)
         hidden = hidden + self._attention_post_norm(attended)
         return hidden + self._mlp_post_norm(self._mlp(self._mlp_norm(hidden)))
+
+    def queries(self, hidden: torch.Tensor, rotation: Rotation, pages: LayerPages) -> torch.Tensor:
+        """What it would attend with, [num_tokens, num_heads, head_dim]. Changes nothing."""
+        return self._attention.queries(self._attention_norm(hidden), rotation, pages)

@@ -125,6 +125,8 @@ class PageLibrary:
         # Until somebody has said how far purges have come, what lies on disk may be too old.
         if not self._log.is_confirmed or sequence.is_prepared or sequence.num_computed:
             return
+        if not sequence.retention.shares:
+            return
         sequence.is_prepared = True
         max_pages = (len(sequence.token_ids) - 1) // self._page_tokens
         self._num_restored += self._shelf.restore(
@@ -132,6 +134,8 @@ class PageLibrary:
         )
 
     def file(self, sequence: Sequence) -> None:
+        if not sequence.retention.shares:
+            return
         table = self._pages.table(sequence.sequence_id)
         while sequence.num_filed < sequence.num_kv // self._page_tokens:
             self._file(sequence, sequence.num_filed, table[sequence.num_filed])

@@ -69,6 +69,7 @@ def load(config: EngineConfig, progress: Progress) -> Loaded:
         max_context=config.max_context,
         max_batch=config.max_batch,
         step_tokens=config.step_tokens,
+        long_context=config.long_context,
     )
     progress(1.0)
     prompts = Prompts(tokenizer, template)

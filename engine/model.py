@@ -1,7 +1,7 @@
 """A decoder-only model: a flat batch of tokens in, logits out."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 
@@ -11,8 +11,8 @@ from engine.fused import FusedLayer
 from engine.graphs import DecodeGraphs
 from engine.layers import DecoderLayer, Projection, RMSNorm
 from engine.linear import Int8Linear
-from engine.pool import PagePool
-from engine.rope import Rope
+from engine.pool import LayerPages, PagePool
+from engine.rope import Rope, Rotation
 from engine.shape import ModelShape
 
 
@@ -67,13 +67,33 @@ class Model:
     @torch.inference_mode()
     def compute(self, batch: StepBatch, pool: PagePool) -> torch.Tensor:
         """As `forward`, kernel by kernel, of a batch that lies on the device."""
-        hidden = self._embedding[batch.token_ids].float()  # [num_tokens, hidden_size]
-        if self._embedding_scale != 1.0:
-            hidden = hidden * self._embedding_scale
+        hidden = self._embedded(batch)
+        rotations = self._rotations(batch)
+        for layer, pages in zip(self._layers, pool.layers, strict=True):
+            hidden = layer(hidden, rotations(pages), pages, batch.slots, batch.spans)
+        return self._head(self._norm(hidden[batch.sampled_rows]))
+
+    @torch.inference_mode()
+    def queries(self, batch: StepBatch, pool: PagePool) -> list[torch.Tensor]:
+        """What each layer attends with: float32 [num_tokens, num_heads, head_dim], as the pool's
+        pages hold keys. Writes what `forward` writes."""
+        batch = batch.on(self.device)
+        hidden = self._embedded(batch)
+        rotations = self._rotations(batch)
+        found = []
+        for layer, pages in zip(self._layers, pool.layers, strict=True):
+            found.append(layer.queries(hidden, rotations(pages), pages))
+            hidden = layer(hidden, rotations(pages), pages, batch.slots, batch.spans)
+        return found
+
+    def _embedded(self, batch: StepBatch) -> torch.Tensor:
+        """[num_tokens, hidden_size]"""
+        hidden = self._embedding[batch.token_ids].float()
+        return hidden if self._embedding_scale == 1.0 else hidden * self._embedding_scale
+
+    def _rotations(self, batch: StepBatch) -> Callable[[LayerPages], Rotation]:
+        """RoPE by kind of layer."""
         everywhere = local = self._rope.at(batch.positions)
         if self._local_rope is not None:
             local = self._local_rope.at(batch.positions)
-        for layer, pages in zip(self._layers, pool.layers, strict=True):
-            rotation = everywhere if pages.window is None else local
-            hidden = layer(hidden, rotation, pages, batch.slots, batch.spans)
-        return self._head(self._norm(hidden[batch.sampled_rows]))
+        return lambda pages: everywhere if pages.window is None else local

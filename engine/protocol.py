@@ -15,6 +15,7 @@ import msgspec
 
 from engine.config import EngineConfig
 from engine.constraint import Constraint
+from engine.longcontext import LongContext
 from engine.sampling import Sampling
 from engine.toolformat import HERMES, ToolFormat
 
@@ -79,6 +80,8 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     sampling: Sampling = Sampling()
     num_choices: int = 1
     sharing: Sharing = Sharing()
+    long_context: LongContext | None = None
+    """None: as the engine's config says."""
 
 
 class Generate(msgspec.Struct, frozen=True, kw_only=True, tag=True):

@@ -144,6 +144,21 @@ class Scheduler:
         for page in self._pages.table(sequence.sequence_id)[sequence.num_filled : num_full]:
             self._pages.fill(page)
         sequence.num_filled = num_full
+        lost = sequence.retention.lost(sequence.num_computed)
+        if lost > sequence.num_lost:
+            self._lose(sequence, lost)
+
+    def _lose(self, sequence: Sequence, lost: int) -> None:
+        """So many of its tokens are gone now: give up their pages."""
+        owner = sequence.sequence_id
+        before = self._pages_for(sequence.num_kv)
+        sequence.num_lost = lost
+        first = sequence.retention.first_lost() // self._page_tokens
+        self._pages.cut(owner, first, before - self._pages_for(sequence.num_kv))
+        sequence.num_filled = sequence.num_kv // self._page_tokens
+        # A prefill goes on with as many as it was admitted with: they are its own, and free.
+        grown = self._pages.grow(owner, self._num_pages(sequence))
+        assert grown, "as many were given up"
 
     def _plan_decodes(self) -> list[Scheduled]:
         planned = []
@@ -162,23 +177,27 @@ class Scheduler:
         return False
 
     def _num_pages(self, sequence: Sequence) -> int:
-        """For all its tokens."""
-        return -(-(sequence.num_kv + sequence.num_remaining) // self._page_tokens)
+        """For all its tokens, as far as they stay."""
+        held = sequence.retention.held(sequence.num_computed, len(sequence.token_ids))
+        return self._pages_for(held)
+
+    def _pages_for(self, num_tokens: int) -> int:
+        return -(-num_tokens // self._page_tokens)
 
     def _preempt(self, sequence: Sequence) -> None:
         self._running.remove(sequence)
         self._swap_out(sequence)
         if not sequence.slots:
-            sequence.num_computed = 0
+            sequence.num_computed = sequence.num_lost = 0
         self._pages.release(sequence.sequence_id)
         self._waiting.appendleft(sequence)
         self.counters.preemptions += 1
 
     def _swap_out(self, sequence: Sequence) -> None:
         """Where it is cheaper and there is room."""
-        num_pages = -(-sequence.num_kv // self._page_tokens)
+        num_pages = self._pages_for(sequence.num_kv)
         costs = self._meter.costs
-        if not prefers_swap(costs, num_pages=num_pages, num_tokens=sequence.num_kv):
+        if not prefers_swap(costs, num_pages=num_pages, num_tokens=sequence.num_computed):
             return
         sequence.slots = self._slots.take(num_pages) or ()
         table = self._pages.table(sequence.sequence_id)
@@ -234,13 +253,15 @@ class Scheduler:
         )
 
     def _find(self, sequence: Sequence, *, max_tokens: int) -> list[int]:
+        if not sequence.retention.shares:
+            return []
         return self._prefix.find(
             sequence.chain, sequence.token_ids, max_pages=max_tokens // self._page_tokens
         )
 
     def _has_room(self, sequence: Sequence, beginning: _Beginning) -> bool:
         """One page for each running sequence stays free, lest the next step preempts it."""
-        needed = -(-len(sequence.token_ids) // self._page_tokens) - len(beginning.shared)
+        needed = self._num_pages(sequence) - len(beginning.shared)
         num_idle = sum(map(self._pages.is_idle, beginning.shared))
         return needed + len(self._running) <= self._pages.num_available - num_idle
 
@@ -271,6 +292,7 @@ class Scheduler:
 
     def _chunk(self, sequence: Sequence, budget: int, planned: list[Scheduled]) -> int:
         """Plan as much of a prefill as the budget allows; returns the tokens taken."""
-        num_tokens = min(sequence.num_remaining, budget)
+        reach = sequence.retention.reach(sequence.num_computed) - sequence.num_computed
+        num_tokens = min(sequence.num_remaining, budget, reach)
         planned.append(Scheduled(sequence=sequence, num_tokens=num_tokens))
         return num_tokens

@@ -7,7 +7,10 @@ from engine.matcher import Matcher
 from engine.pagehash import PageChain
 from engine.protocol import TokenChoice
 from engine.purges import Tags
+from engine.retention import Everything, Retention
 from engine.sampling import Sampling
+
+_EVERYTHING = Everything()
 
 
 class Sequence:
@@ -32,6 +35,7 @@ class Sequence:
         num_pinned: int = 0,
         leader: "Sequence | None" = None,
         matcher: Matcher | None = None,
+        retention: Retention = _EVERYTHING,
     ) -> None:
         self.sequence_id = sequence_id
         """Rises with arrival; owns the pages."""
@@ -40,6 +44,10 @@ class Sequence:
         self.token_ids = list(prompt_ids)
         self.num_prompt = len(prompt_ids)
         self.num_computed = 0
+        self.num_lost = 0
+        """Of the computed tokens, those whose keys and values are gone from its pages."""
+        self.retention = retention
+        """What stays of them."""
         self.max_new_tokens = max_new_tokens
         self.sampling = sampling
         self.answer = answer
@@ -80,7 +88,7 @@ class Sequence:
     @property
     def num_kv(self) -> int:
         """Tokens whose keys and values its pages hold, one after the other."""
-        return self.num_computed
+        return self.num_computed - self.num_lost
 
     @property
     def output_ids(self) -> list[int]:

@@ -52,8 +52,9 @@ def _of_gguf(path: Path, max_positions: int) -> Blueprint:
 
 
 def _header(path: Path) -> GGUFHeader:
-    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped:
-        return read_header(memoryview(mapped).toreadonly())
+    with path.open("rb") as file:
+        mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+    return read_header(memoryview(mapped))
 
 
 def _of_folder(path: Path, max_positions: int) -> Blueprint:

@@ -145,6 +145,7 @@ def _admit(
             sharing=request.sharing,
             grammar=grammar,
             shown_ids=prompts.shown_ids(request),
+            long_context=request.long_context,
         )
     except RequestRefused as error:
         return (_failed(request_id, error),)

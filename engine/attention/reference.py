@@ -103,14 +103,6 @@ def _prefill(
     num_kv_heads = pages.layout.num_kv_heads
     table = page_table[: pages.layout.num_pages(num_kv)]
 
-    def gathered(part: PagedVectors, scales: torch.Tensor | None) -> torch.Tensor:
-        """→ float32 [1, num_kv_heads, num_kv, head_dim], scales applied."""
-        vectors = part.take(table).transpose(0, 1).flatten(1, 2)[:, :num_kv].float()
-        if scales is not None:
-            factors = scales.index_select(0, table).transpose(0, 1).flatten(1, 2)[:, :num_kv]
-            vectors = _scaled(vectors, factors.float().reshape(num_kv_heads, -1, num_kv))
-        return vectors[None]
-
     first = num_kv - num_queries
     seen = torch.ones(num_queries, num_kv, dtype=torch.bool).tril_(first)
     if pages.window is not None:
@@ -120,12 +112,24 @@ def _prefill(
     grouped = queries.view(num_queries, num_kv_heads, group, head_dim).permute(1, 2, 0, 3)
     attended = scaled_dot_product_attention(
         grouped.reshape(1, num_kv_heads, group * num_queries, head_dim),
-        gathered(pages.keys, pages.key_scales),
-        gathered(pages.values, pages.value_scales),
+        in_order(pages.keys, pages.key_scales, table, num_kv)[None],
+        in_order(pages.values, pages.value_scales, table, num_kv)[None],
         attn_mask=seen.repeat(group, 1),
     )
     by_head = attended.view(num_kv_heads, group, num_queries, head_dim)
     return by_head.permute(2, 0, 1, 3).reshape(num_queries, num_heads, head_dim)
+
+
+def in_order(
+    part: PagedVectors, scales: torch.Tensor | None, table: torch.Tensor, num_kv: int
+) -> torch.Tensor:
+    """The first `num_kv` vectors in the pages of `table`, which has no more than they need: float32
+    [num_kv_heads, num_kv, head_dim], scales applied."""
+    vectors = part.take(table).transpose(0, 1).flatten(1, 2)[:, :num_kv].float()
+    if scales is None:
+        return vectors
+    factors = scales.index_select(0, table).transpose(0, 1).flatten(1, 2)[:, :num_kv]
+    return _scaled(vectors, factors.float().reshape(len(vectors), -1, num_kv))
 
 
 def _scaled(vectors: torch.Tensor, scales: torch.Tensor) -> torch.Tensor:

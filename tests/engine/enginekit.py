@@ -150,7 +150,7 @@ class Kit(NamedTuple):
             model=self.model, tokenizer=self.tokenizer, pool=pool,
             paging=make_paging(config, pool, fingerprint=fingerprint),
             pins=Pins(config.kv_pin, encoders=[self.tokenizer.encode]), max_context=max_context,
-            max_batch=max_batch, step_tokens=step_tokens,
+            max_batch=max_batch, step_tokens=step_tokens, long_context=config.long_context,
         )  # fmt: skip
 
 

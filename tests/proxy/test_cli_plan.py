@@ -51,7 +51,7 @@ def test_a_config_without_an_engine_has_no_plan(tmp_path):
 def test_a_model_that_is_not_there_is_a_problem(tmp_path):
     done = _check(_config(tmp_path, model="no/such.gguf"))
     assert (done.returncode, done.stdout) == (2, "")
-    assert "there is no such file" in done.stderr
+    assert "no such file" in done.stderr
 
 
 def test_a_model_of_the_hub_is_not_downloaded_to_be_planned(tmp_path):
