@@ -5,6 +5,7 @@ from typing import Annotated, Literal, TypeVar
 import msgspec
 from msgspec import Meta
 
+from proxy.settings.longcontext import LongContext
 from proxy.settings.units import Bytes
 
 T = TypeVar("T")
@@ -72,6 +73,8 @@ class Engine(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """Pages of the KV cache."""
     max_context: Annotated[int, Meta(ge=16)] = 8192
     """Tokens of prompt and answer together; the model's own limit also holds."""
+    long_context: LongContext = _default(LongContext())
+    """What of long contexts stays in the KV cache."""
     max_batch: Annotated[int, Meta(ge=1, le=1024)] = 32
     """Sequences in one running batch."""
     threads: Annotated[int, Meta(ge=0)] = 0
