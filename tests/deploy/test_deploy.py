@@ -4,11 +4,17 @@ is one on the machine, else its parser or schema."""
 import os
 import re
 import shutil
+import socket
+import ssl
 import subprocess
 import sys
+import threading
+import time
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import crossplane
+import httpx
 import kubernetes_validate
 import pytest
 import yaml
@@ -173,18 +179,104 @@ def test_every_directive_of_the_nginx_snippet_is_known_and_stands_where_it_may(n
     assert len(parsed["config"]) == 2
 
 
-@needs("nginx")
-@needs("openssl")
-def test_nginx_takes_the_snippet(nginx_conf, tmp_path):
+@pytest.fixture
+def certificate(tmp_path):
     made = run(
         "openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1",
         "-nodes", "-subj", "/CN=llm.example.com", "-days", "1",
+        "-addext", "subjectAltName=DNS:llm.example.com",
         "-keyout", tmp_path / "tls.key", "-out", tmp_path / "tls.crt",
     )  # fmt: skip
     assert made.returncode == 0, made.stderr
+
+
+@needs("nginx")
+@needs("openssl")
+def test_nginx_takes_the_snippet(nginx_conf, certificate, tmp_path):
     done = run("nginx", "-t", "-c", nginx_conf, "-p", tmp_path)
     assert done.returncode == 0, done.stderr
     assert "[warn]" not in done.stderr
+
+
+class Held(BaseHTTPRequestHandler):
+    """A stream whose second piece waits until the client has read the first."""
+
+    protocol_version = "HTTP/1.1"
+
+    def log_message(self, *_):
+        pass
+
+    def do_POST(self):
+        self.rfile.read(int(self.headers["content-length"]))
+        self.send_response(200)
+        self.send_header("content-type", "text/event-stream")
+        self.send_header("transfer-encoding", "chunked")
+        self.end_headers()
+        self.wfile.write(b"6\r\nfirst\n\r\n")
+        self.server.was_read.wait(60)
+        self.wfile.write(b"7\r\nsecond\n\r\n0\r\n\r\n")
+
+
+@pytest.fixture
+def held():
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Held)
+    server.daemon_threads = True
+    server.was_read = threading.Event()
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
+    thread.start()
+    yield server
+    server.was_read.set()
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+@needs("nginx")
+@needs("openssl")
+def test_nginx_passes_each_piece_of_a_stream_on_as_it_comes(
+    nginx_conf, certificate, held, tmp_path
+):
+    port = free_port()
+    snippet = (tmp_path / "rejoinder.conf").read_text()
+    snippet = snippet.replace("listen 443", f"listen 127.0.0.1:{port}")
+    snippet = snippet.replace("    listen [::]:443 ssl http2;\n", "")
+    snippet = snippet.replace("server 127.0.0.1:8080;", f"server 127.0.0.1:{held.server_port};")
+    (tmp_path / "rejoinder.conf").write_text(snippet)
+    nginx = subprocess.Popen(
+        ["nginx", "-c", nginx_conf, "-p", tmp_path, "-g", "daemon off; master_process off;"],
+        stderr=subprocess.PIPE,
+    )
+    try:
+        trusted = ssl.create_default_context(cafile=tmp_path / "tls.crt")
+        with httpx.Client(verify=trusted, timeout=60, trust_env=False) as client:
+            pieces = stream(client, f"https://127.0.0.1:{port}/v1/chat/completions")
+            assert next(pieces) == b"first\n"
+            held.was_read.set()
+            assert next(pieces) == b"second\n"
+    finally:
+        nginx.terminate()
+        nginx.communicate(timeout=60)
+
+
+def stream(client, url):
+    """The pieces of an answer; asked again until nginx listens."""
+    extensions = {"sni_hostname": "llm.example.com"}
+    until = time.monotonic() + 60
+    while True:
+        try:
+            with client.stream("POST", url, json={}, extensions=extensions) as answer:
+                assert answer.status_code == 200
+                yield from answer.iter_raw()
+                return
+        except httpx.ConnectError:
+            assert time.monotonic() < until, "nginx does not listen"
+            time.sleep(0.05)
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
 
 
 def test_what_starts_the_container_and_the_pod_finds_out_whether_it_lives():
