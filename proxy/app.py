@@ -9,11 +9,11 @@ from typing import Any
 import msgspec
 
 from index.entry import Snapshot
-from index.errors import EmbedderFault, StoreFault
-from index.semantic import Semantic
+from index.errors import StoreFault
 from index.store import Store
 from proxy import chores
 from proxy.admin.app import admin_app
+from proxy.admin.deeds import deeds_of
 from proxy.admin.office import Office
 from proxy.auditing.audits import Audits
 from proxy.cache import Cache
@@ -21,16 +21,17 @@ from proxy.counts import Counts
 from proxy.dashboard import history
 from proxy.dashboard.sample import Sample, sample_of
 from proxy.dataport import DataPort, data_app
+from proxy.embedding import Embedding
 from proxy.flight import Listener
 from proxy.gate import Gate
 from proxy.health import Health
+from proxy.journal.records import Records
 from proxy.kept import Kept
 from proxy.meters import Meters, OwnMeters
 from proxy.metrics import Metrics
 from proxy.observing.desk import Desk
 from proxy.observing.sizes import Sizes
 from proxy.peers import Alone, Peers
-from proxy.recent import Recent
 from proxy.reload import Change, ReloadReport, change_to
 from proxy.settings import config as written
 from proxy.settings.listeners import Admin
@@ -109,12 +110,12 @@ class Proxy:
         self.health = Health(lambda: self._site.upstreams.values())
         self._reload: Callable[[], Awaitable[ReloadReport]] = _nothing_to_reload
         self._history = history.history_in(member.metrics)
-        self.recent = Recent()
+        self.records = Records(config, lost=self._metrics.record_lines_lost.inc)
         self.peers: Peers = Alone(
-            counts=self.counts, reports=self.audits.reports, recent=self.recent
+            counts=self.counts, reports=self.audits.reports, records=self.records
         )
         self._port = DataPort(
-            self._site, begin=self._desk.begin, watchers=(self._desk.note, self.recent.note)
+            self._site, begin=self._desk.begin, watchers=(self._desk.note, self.records.note)
         )
         self.data = data_app(self._port, self.health)
         self.admin = admin_app(self._office(), lambda: _gate(self.config.admin))
@@ -153,6 +154,7 @@ class Proxy:
         self._site = make_site(change.config, {**kept, **fresh}, pools, self._shared)
         self._port.site = self._site
         await self._desk.adopt(change.config)
+        await self.records.adopt(change.config)
         self._retiring.add(old)
         dropped = [one for name, one in old.upstreams.items() if name not in change.kept]
         self.run_beside(self._retire(old, dropped))
@@ -206,6 +208,7 @@ class Proxy:
         await self._cache.close()
         await self._store.close()
         await self._desk.close()
+        await self.records.close()
 
     def run_beside(self, work: Coroutine[Any, Any, None]) -> None:
         """Until it ends, or the proxy is closed."""
@@ -224,6 +227,8 @@ class Proxy:
             stats=self._stats,
             peers=lambda: self.peers,
             asking=lambda: self._site.asking,
+            records=self.records,
+            deeds=deeds_of(self.config),
             reload=lambda: self._reload(),
             transfer=Transfer(store=self._store, clock=time.time, keep=self._keep_pair),
             history=self._history,
@@ -315,31 +320,21 @@ class Proxy:
         when_ready()
 
     async def _load_embedder(self) -> None:
-        embedder = self.config.embedder
-        if embedder is None:
+        settings = self.config.embedder
+        if settings is None:
             return
-        # Imported where it is needed: numpy, faiss and onnxruntime come with it.
-        from index.embedder import load_embedder
-        from index.semantic import SemanticIndex
-        from index.volatility_learned import LearnedVolatility
-
-        self._say(f"embedder: loading {embedder.model}")
-        self.health.embedder = "loading"
-        try:
-            loaded = await asyncio.to_thread(
-                load_embedder, embedder.model, threads=embedder.threads
-            )
-        except EmbedderFault as fault:
-            # Without it requests are answered by the exact tier and the upstreams.
-            self.health.embedder = str(fault)
-            raise
-        semantic: Semantic = SemanticIndex(loaded)
-        await self.audits.ledger.prepare(self.config.policies, embedder=semantic.identity)
-        self._cache.semantic = semantic
-        self._cache.learned = LearnedVolatility(loaded)
-        self.health.embedder = "ready"
+        self._say(f"embedder: loading {settings.model}")
+        embedding = Embedding(
+            settings,
+            cache=self._cache,
+            store=self._store,
+            metrics=self._metrics,
+            health=self.health,
+            prepare=lambda name: self.audits.ledger.prepare(self.config.policies, embedder=name),
+        )
+        # Without it requests are answered by the exact tier and the upstreams.
+        await embedding.start(self.run_beside)
         self._say("embedder: ready")
-        self.run_beside(chores.follow(self._store, semantic, metrics=self._metrics))
 
 
 async def _nothing_to_reload() -> ReloadReport:

@@ -2,8 +2,9 @@
 
 A line is a JSON object. Both sides ask, and both answer, any number at once, in any order:
 
-    parent ── Begin, Adopt, Remember, Count, Report, Recall, Recollect, Finish ──> worker
-    worker ── Said, Loaded, Reload, CountAll, Report, Recall, Recollect ──> parent
+    parent ── Begin, Adopt, Remember, Count, Report, Recall, Recollect, Forget,
+              Finish ──> worker
+    worker ── Said, Loaded, Reload, CountAll, Report, Recall, Recollect, Forget ──> parent
 """
 
 import asyncio
@@ -15,6 +16,7 @@ import msgspec
 
 from proxy.auditing.reports import Verdict
 from proxy.counts import Counts
+from proxy.journal.erasure import Erasure
 from proxy.recollection import Remembered
 from proxy.reload import ReloadReport
 from proxy.seen import Seen
@@ -120,6 +122,17 @@ class Recollected(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     remembered: Remembered | None
 
 
+class Forget(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """Drop the requests whose data is erased. The parent asks every worker. Answered by
+    `Forgotten`."""
+
+    erasure: Erasure
+
+
+class Forgotten(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    num_dropped: int
+
+
 class Done(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     """So it is."""
 
@@ -148,13 +161,15 @@ class CountedAll(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     counts: tuple[Counts, ...]
 
 
+OfRecords = Recall | Recollect | Forget
+Part = Recalled | Recollected | Forgotten
+"""Of the records, what one worker has; or all of them together."""
+
 Question = (
-    Begin | Adopt | Remember | Count | Finish | Said | Loaded | Reload | CountAll
-    | Report | Recall | Recollect
+    Begin | Adopt | Remember | Count | Finish | Said | Loaded | Reload | CountAll | Report
+    | OfRecords
 )  # fmt: skip
-Answer = (
-    Done | Refused | Adopted | Reloaded | Counted | CountedAll | Reported | Recalled | Recollected
-)
+Answer = Done | Refused | Adopted | Reloaded | Counted | CountedAll | Reported | Part
 
 
 class Line(msgspec.Struct, frozen=True, kw_only=True):

@@ -128,6 +128,11 @@ class Metrics:
             "Lines of the access log that could not be written.",
             registry=self.registry,
         )
+        self.record_lines_lost = Counter(
+            "rejoinder_request_log_lost_total",
+            "Lines of the request log that could not be written.",
+            registry=self.registry,
+        )
         self.purges = Counter(
             "rejoinder_purges_total", "Purges.", ("kind",), registry=self.registry
         )

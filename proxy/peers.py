@@ -5,7 +5,8 @@ from typing import Protocol
 
 from proxy.auditing.reports import Reports, Verdict
 from proxy.counts import Counts
-from proxy.recent import Recent
+from proxy.journal.erasure import Erasure
+from proxy.journal.records import Records
 from proxy.recollection import Remembered
 from proxy.seen import Seen
 
@@ -30,16 +31,21 @@ class Peers(Protocol):
         `tenant`."""
         ...
 
+    async def forget(self, erasure: Erasure) -> int:
+        """Drop the requests in memory whose data is erased, and write out what is pending for the
+        request log; how many were dropped."""
+        ...
+
 
 class Alone:
     """There is one process."""
 
     def __init__(
-        self, *, counts: Callable[[], Awaitable[Counts]], reports: Reports, recent: Recent
+        self, *, counts: Callable[[], Awaitable[Counts]], reports: Reports, records: Records
     ) -> None:
         self._counts = counts
         self._reports = reports
-        self._recent = recent
+        self._records = records
 
     async def counts(self) -> Sequence[Counts]:
         return [await self._counts()]
@@ -48,7 +54,10 @@ class Alone:
         return await self._reports.take(request_id, verdict)
 
     async def recent(self, limit: int) -> Sequence[Seen]:
-        return self._recent.latest(limit)
+        return self._records.recent.latest(limit)
 
     async def recollect(self, request_id: str, tenant: str | None) -> Remembered | None:
-        return self._recent.recollect(request_id, tenant=tenant)
+        return self._records.recent.recollect(request_id, tenant=tenant)
+
+    async def forget(self, erasure: Erasure) -> int:
+        return await self._records.forget(erasure)

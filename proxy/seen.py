@@ -58,6 +58,8 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True):
     input_tokens: int = 0
     """Of the answer, wherever it came from; 0 where nobody counted."""
     output_tokens: int = 0
+    subjects: tuple[str, ...] = ()
+    """Digests of the users that it names (`proxy.subjects`)."""
     first_ms: float | None = None
     """Until the answer began."""
     total_ms: float
@@ -97,6 +99,7 @@ def seen_of(passage: Passage) -> Seen:
         matched=served.key,
         similarity=served.similarity,
         near=served.near,
+        subjects=() if question is None else question.subjects,
         input_tokens=usage.input_tokens,
         output_tokens=usage.output_tokens,
         first_ms=passage.first_ms,

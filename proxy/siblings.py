@@ -9,6 +9,8 @@ from proxy.control import (
     Channel,
     CountAll,
     CountedAll,
+    Forget,
+    Forgotten,
     Question,
     Recall,
     Recalled,
@@ -18,6 +20,7 @@ from proxy.control import (
     Reported,
 )
 from proxy.counts import Counts
+from proxy.journal.erasure import Erasure
 from proxy.recollection import Remembered
 from proxy.seen import Seen
 
@@ -42,6 +45,9 @@ class Siblings:
     async def recollect(self, request_id: str, tenant: str | None) -> Remembered | None:
         asked = Recollect(request_id=request_id, tenant=tenant)
         return (await self._ask(asked, Recollected)).remembered
+
+    async def forget(self, erasure: Erasure) -> int:
+        return (await self._ask(Forget(erasure=erasure), Forgotten)).num_dropped
 
     async def _ask(self, question: Question, kind: type[A]) -> A:
         answer = await self._channel.ask(question)

@@ -18,7 +18,6 @@ import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TypeVar
 
 import msgspec
 import uvloop
@@ -37,13 +36,12 @@ from proxy.control import (
     CountedAll,
     Done,
     Finish,
+    Forget,
     Gone,
     Loaded,
     Question,
     Recall,
-    Recalled,
     Recollect,
-    Recollected,
     Refused,
     Reload,
     Reloaded,
@@ -54,9 +52,9 @@ from proxy.control import (
 )
 from proxy.counts import Counts
 from proxy.errors import ConfigError
+from proxy.gathering import together
 from proxy.lifetime import Certificates, Ports, Stop, open_ports
 from proxy.place import Place
-from proxy.recent import newest_of
 from proxy.reload import ReloadReport, change_to
 from proxy.reloader import Reloader
 from proxy.server import CannotListen, on_signals
@@ -67,8 +65,6 @@ from proxy.upstreams.local_shared import Engines
 from proxy.welcome import welcome
 
 log = logging.getLogger("rejoinder.supervisor")
-
-A = TypeVar("A")
 
 _PATIENCE_S = 5.0
 _END_PATIENCE_S = 10.0
@@ -166,13 +162,8 @@ class Supervisor:
                 return CountedAll(counts=tuple(await self._count()))
             case Report():
                 return Reported(known=await self._report_to_all(question))
-            case Recall(limit=limit):
-                lists = [one.requests for one in await self._ask_all(question, Recalled)]
-                return Recalled(requests=newest_of(lists, limit=limit))
-            case Recollect():
-                answers = await self._ask_all(question, Recollected)
-                known = [one.remembered for one in answers if one.remembered is not None]
-                return Recollected(remembered=known[-1] if known else None)
+            case Recall() | Recollect() | Forget():
+                return together(question, await self._ask_all(question))
             case Begin() | Adopt() | Remember() | Count() | Finish():
                 raise AssertionError(f"not for a worker to ask: {question}")
         return Done()
@@ -225,19 +216,20 @@ class Supervisor:
         return any(isinstance(answer, Reported) and answer.known for answer in answers)
 
     async def _count(self) -> Sequence[Counts]:
-        return [answer.counts for answer in await self._ask_all(Count(), Counted)]
+        answers = await self._ask_all(Count())
+        return [answer.counts for answer in answers if isinstance(answer, Counted)]
 
-    async def _ask_all(self, question: Question, kind: type[A]) -> list[A]:
+    async def _ask_all(self, question: Question) -> list[Answer]:
         """What all workers say that answer in time."""
         asking = [asyncio.create_task(channel.ask(question)) for channel in self._channels()]
         if asking:
             await asyncio.wait(asking, timeout=_PATIENCE_S)
-        answers: list[A] = []
+        answers: list[Answer] = []
         for task in asking:
             if not task.done():
                 task.cancel()
-            elif task.exception() is None and isinstance(answer := task.result(), kind):
-                answers.append(answer)
+            elif task.exception() is None:
+                answers.append(task.result())
         return answers
 
 

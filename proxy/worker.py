@@ -28,12 +28,11 @@ from proxy.control import (
     Counted,
     Done,
     Finish,
+    Forget,
     Loaded,
     Question,
     Recall,
-    Recalled,
     Recollect,
-    Recollected,
     Refused,
     Reload,
     Reloaded,
@@ -44,6 +43,7 @@ from proxy.control import (
     open_channel,
 )
 from proxy.errors import ConfigError
+from proxy.gathering import own_part
 from proxy.lifetime import Certificates, Ports, Stop, bring_into_force, serve
 from proxy.meters import SharedMeters
 from proxy.reload import ReloadReport
@@ -96,13 +96,9 @@ class Worker:
                 assert self._proxy is not None
                 known = await self._proxy.audits.reports.take(request_id, verdict)
                 return Reported(known=known)
-            case Recall(limit=limit):
+            case Recall() | Recollect() | Forget():
                 assert self._proxy is not None
-                return Recalled(requests=self._proxy.recent.latest(limit))
-            case Recollect(request_id=request_id, tenant=tenant):
-                assert self._proxy is not None
-                remembered = self._proxy.recent.recollect(request_id, tenant=tenant)
-                return Recollected(remembered=remembered)
+                return await own_part(question, self._proxy.records)
             case Finish(in_a_hurry=in_a_hurry):
                 self._stop(signal.SIGINT if in_a_hurry else signal.SIGTERM)
                 return Done()

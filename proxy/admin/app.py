@@ -8,7 +8,9 @@ from litestar.di import Provide
 from litestar.exceptions import HTTPException
 
 from index.errors import StoreFault
+from proxy.admin.audit import audit
 from proxy.admin.entries import entries, entry
+from proxy.admin.erasing import erase
 from proxy.admin.explain import explain
 from proxy.admin.feedback import feedback
 from proxy.admin.office import Office
@@ -39,7 +41,7 @@ def admin_app(office: Office, gate: Callable[[], Gate]) -> Litestar:
     return Litestar(
         [
             *(stats, entries, entry, forget, purge, export_entries, import_entries, keep_pairs),
-            *(feedback, recent, explain, config, reload, metrics, healthz, readyz),
+            *(feedback, recent, explain, erase, audit, config, reload, metrics, healthz, readyz),
             *(page, page_file, history, near, tags, upstreams),
         ],
         before_request=check,

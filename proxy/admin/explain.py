@@ -40,7 +40,10 @@ async def _told(office: Office, asked: Asked) -> Told:
         return Told(asked=asked)
     if not isinstance(asked.request, UnsetType):
         raise ClientError(400, "Give either a request or a request_id.", param="request_id")
-    remembered = await office.peers().recollect(asked.request_id, asked.tenant)
+    request_id, tenant = asked.request_id, asked.tenant
+    remembered = await office.peers().recollect(request_id, tenant)
+    if remembered is None:
+        remembered = await office.records.journal.recollect(request_id, tenant)
     if remembered is None:
         message = (
             f"No request {asked.request_id[:200]} is remembered. The last ones are, and with"

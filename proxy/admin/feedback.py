@@ -6,6 +6,7 @@ import msgspec
 from litestar import Request, post
 from litestar.di import NamedDependency
 
+from proxy.admin.deeds import audited
 from proxy.admin.office import Office
 from proxy.auditing.reports import Verdict
 from proxy.errors import ClientError
@@ -36,6 +37,10 @@ async def feedback(
         body = msgspec.json.decode(await request.body(), type=FeedbackBody)
     except msgspec.MsgspecError as error:
         raise ClientError(400, f"Not feedback: {error}.") from None
+    return await audited(office.deeds, request, "feedback", body, _count(office, body))
+
+
+async def _count(office: Office, body: FeedbackBody) -> FeedbackAnswer:
     if not await office.peers().report(body.request_id, body.verdict):
         message = f"No answer was lately given by meaning under request id {body.request_id[:200]}."
         raise ClientError(404, message, param="request_id", code="not_found")

@@ -6,9 +6,11 @@ from typing import Any
 import msgspec
 
 from index.store import Store
+from proxy.admin.deeds import Deeds
 from proxy.dashboard.history import History
 from proxy.explaining.asking import Asking
 from proxy.health import Health
+from proxy.journal.records import Records
 from proxy.kept import Kept
 from proxy.metrics import Metrics
 from proxy.peers import Peers
@@ -30,6 +32,8 @@ class Office(msgspec.Struct, frozen=True, kw_only=True):
     stats: Callable[[], Awaitable[dict[str, Any]]]
     peers: Callable[[], Peers]
     asking: Callable[[], Asking]
+    records: Records
+    deeds: Deeds
     reload: Callable[[], Awaitable[ReloadReport]]
     transfer: Transfer
     history: History

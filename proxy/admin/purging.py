@@ -9,6 +9,7 @@ from litestar.di import NamedDependency
 from litestar.params import FromPath
 
 from index.store import Purge
+from proxy.admin.deeds import audited
 from proxy.admin.office import Office
 from proxy.admin.parameters import key_of, tag_of
 from proxy.errors import ClientError
@@ -40,9 +41,11 @@ class PurgeAnswer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 @delete("/cache/entries/{key:str}", status_code=200)
-async def forget(office: NamedDependency[Office], key: FromPath[str]) -> PurgeAnswer:
+async def forget(
+    office: NamedDependency[Office], request: Request[Any, Any, Any], key: FromPath[str]
+) -> PurgeAnswer:
     """Purge one key: what is stored under it, and what is being made for it."""
-    return await _purge(office, Purge(keys=(key_of(key),)))
+    return await _purge(office, request, Purge(keys=(key_of(key),)))
 
 
 @post("/cache/purge", status_code=200)
@@ -68,10 +71,16 @@ async def purge(office: NamedDependency[Office], request: Request[Any, Any, Any]
         soft=body.soft,
         dry_run=body.dry_run,
     )
-    return await _purge(office, asked)
+    return await _purge(office, request, asked)
 
 
-async def _purge(office: Office, asked: Purge) -> PurgeAnswer:
+async def _purge(office: Office, request: Request[Any, Any, Any], asked: Purge) -> PurgeAnswer:
+    if asked.dry_run:
+        return await _purged(office, asked)
+    return await audited(office.deeds, request, "purge", asked, _purged(office, asked))
+
+
+async def _purged(office: Office, asked: Purge) -> PurgeAnswer:
     done = await office.store.purge(asked, now=office.clock())
     pages = await office.kept.purge(asked, done)
     if not asked.dry_run:

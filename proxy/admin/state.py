@@ -3,9 +3,10 @@
 from typing import Any
 
 import msgspec
-from litestar import Response, get, post
+from litestar import Request, Response, get, post
 from litestar.di import NamedDependency
 
+from proxy.admin.deeds import audited
 from proxy.admin.office import Office
 from proxy.errors import ErrorDetail
 from proxy.settings.file import dump
@@ -24,10 +25,12 @@ async def config(office: NamedDependency[Office]) -> Response[bytes]:
 
 
 @post("/reload", status_code=200)
-async def reload(office: NamedDependency[Office]) -> Response[bytes]:
+async def reload(
+    office: NamedDependency[Office], request: Request[Any, Any, Any]
+) -> Response[bytes]:
     """Read the config file again. 200: it is in force in every process as this returns; 400: the
     one before it still is, and `problems` has every mistake with its line."""
-    report = await office.reload()
+    report = await audited(office.deeds, request, "reload", None, office.reload())
     answer = msgspec.to_builtins(report)
     if not report.ok:
         detail = ErrorDetail(

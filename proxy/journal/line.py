@@ -17,8 +17,6 @@ class Line(Seen, frozen=True, kw_only=True, omit_defaults=True):
     how `rejoinder warm` reads it."""
 
     v: int
-    subjects: tuple[str, ...] = ()
-    """Digests of the users that it names (`proxy.subjects`)."""
     phases_ms: dict[str, float] = msgspec.field(default_factory=dict)
     path: str = ""
     query: str = ""
@@ -42,7 +40,6 @@ def line_of(passage: Passage, *, bodies: bool) -> Line:
     line = Line(
         **{name: getattr(seen, name) for name in Seen.__struct_fields__},
         v=FORMAT_VERSION,
-        subjects=() if question is None else question.subjects,
         phases_ms={name: round(seconds * 1000, 3) for name, seconds in spent},
     )
     if not bodies or question is None:

@@ -176,8 +176,16 @@ async def test_embeddings_with_several_inputs_are_explained_one_by_one(tmp_path)
     [
         ({"user": "somebody"}, "exact", None),
         ({"temperature": 0.5}, "no", "temperature"),
-        ({"messages": [{"role": "user", "content": "why"}]}, "semantic", "messages[0].content"),
-        ({"messages": [{"role": "user", "content": "How?"}]}, "no", "messages[0].content"),
+        (
+            {"messages": [{"role": "user", "content": "how do i clean a kettle"}]},
+            "semantic",
+            "messages[0].content",
+        ),
+        (
+            {"messages": [{"role": "user", "content": "How do I clean 2 kettles?"}]},
+            "no",
+            "messages[0].content",
+        ),
     ],
 )
 async def test_two_requests_name_the_first_difference_and_whether_they_share(
@@ -185,9 +193,9 @@ async def test_two_requests_name_the_first_difference_and_whether_they_share(
 ):
     said = await explain(
         p,
-        request=chat("Why?"),
+        request=chat("How do I clean a kettle?"),
         tenant="acme",
-        other={"request": {**chat("Why?"), **other}, "tenant": "acme"},
+        other={"request": {**chat("How do I clean a kettle?"), **other}, "tenant": "acme"},
     )
     assert said["share"] == share, said["meaning"]
     assert (said["first"] and said["first"]["path"]) == first

@@ -9,6 +9,7 @@ from proxyprocess import serving_process
 from running import CONFIG, completion, good, running
 
 from proxy.call import Surface
+from proxy.observing.timing import Timing
 from proxy.passage import Passage
 from proxy.recent import Recent, newest_of
 
@@ -113,7 +114,14 @@ async def test_the_requests_of_all_workers_are_listed_together(tmp_path):
 
 
 def passage(number: int) -> Passage:
-    return Passage(request_id=f"r{number}", arrived_at=float(number), surface=Surface.CHAT)
+    return Passage(
+        request_id=f"r{number}",
+        arrived_at=float(number),
+        surface=Surface.CHAT,
+        timing=Timing(),
+        method="POST",
+        path="/v1/chat/completions",
+    )
 
 
 def test_more_requests_than_there_is_room_for_drop_the_oldest():

@@ -1,0 +1,130 @@
+"""The audit log: what was done on the admin port, by whom, with what result."""
+
+import asyncio
+import logging
+import os
+import time
+from collections import deque
+from collections.abc import Awaitable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import msgspec
+from litestar import Request
+
+from proxy.errors import ClientError
+from proxy.settings.config import Config
+
+log = logging.getLogger("rejoinder.audit")
+
+T = TypeVar("T")
+
+MAX_REMEMBERED = 1000
+_SUFFIX = ".audit.jsonl"
+_NOBODY = "a local socket"
+
+
+class Deed(msgspec.Struct, frozen=True, kw_only=True):
+    """One line."""
+
+    at: float
+    """Unix seconds."""
+    what: str
+    """`purge`, `erase`, `feedback`, `reload`."""
+    who: str
+    """The address that asked, and whether it had the token; of a reload, else its cause."""
+    ok: bool
+    asked: Any
+    result: Any
+
+
+class Deeds:
+    """Appends to a file, where there is one, and remembers the last ones in any case."""
+
+    def __init__(self, path: str | None) -> None:
+        self._path = None if path is None else Path(path)
+        self._last: deque[Deed] = deque(maxlen=MAX_REMEMBERED)
+
+    async def write(self, deed: Deed) -> None:
+        """On the disk as this returns. What cannot be written is logged; the deed stands."""
+        await asyncio.to_thread(self.write_now, deed)
+
+    def write_now(self, deed: Deed) -> None:
+        """The same, at once."""
+        self._last.append(deed)
+        log.info("%s by %s: %s", deed.what, deed.who, deed.result)
+        if self._path is None:
+            return
+        try:
+            _append(self._path, msgspec.json.encode(deed) + b"\n")
+        except OSError as error:
+            log.error("the audit log %s cannot be written: %s", self._path, error)
+
+    async def latest(self, limit: int, *, what: str | None) -> tuple[Deed, ...]:
+        """Newest first, of all processes that write to the file."""
+        return await asyncio.to_thread(self._latest, limit, what)
+
+    def _latest(self, limit: int, what: str | None) -> tuple[Deed, ...]:
+        deeds = list(self._last) if self._path is None else _read(self._path)
+        wanted = [deed for deed in reversed(deeds) if what in (None, deed.what)]
+        return tuple(wanted[:limit])
+
+
+def deeds_of(config: Config) -> Deeds:
+    """Where the config says."""
+    path = config.admin.audit_log
+    if path is None and config.store.path is not None:
+        path = config.store.path + _SUFFIX
+    return Deeds(path)
+
+
+async def audited(
+    deeds: Deeds, request: Request[Any, Any, Any], what: str, asked: Any, doing: Awaitable[T]
+) -> T:
+    """Do it, and write down that it was done, or that it failed."""
+    try:
+        result = await doing
+    except Exception as error:
+        told = {"error": error.message if isinstance(error, ClientError) else str(error)}
+        await deeds.write(_deed(request, what, asked, told, ok=False))
+        raise
+    await deeds.write(_deed(request, what, asked, msgspec.to_builtins(result), ok=True))
+    return result
+
+
+def _deed(request: Request[Any, Any, Any], what: str, asked: Any, result: Any, *, ok: bool) -> Deed:
+    told = msgspec.to_builtins(asked)
+    return Deed(at=time.time(), what=what, who=_who(request), ok=ok, asked=told, result=result)
+
+
+def _who(request: Request[Any, Any, Any]) -> str:
+    address = _NOBODY if request.client is None else request.client.host or _NOBODY
+    return f"{address} with the token" if "authorization" in request.headers else address
+
+
+def _append(path: Path, line: bytes) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
+    descriptor = os.open(path, flags, 0o600)
+    try:
+        os.write(descriptor, line)  # one write: lines of several processes stay whole
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _read(path: Path) -> list[Deed]:
+    try:
+        lines = path.read_bytes().splitlines()
+    except FileNotFoundError:
+        return []
+    deeds: list[Deed] = []
+    for line in lines:
+        try:
+            deeds.append(_DECODER.decode(line))
+        except (msgspec.MsgspecError, UnicodeDecodeError):
+            continue  # half a line, of a full disk
+    return deeds
+
+
+_DECODER = msgspec.json.Decoder(Deed)

@@ -1,0 +1,94 @@
+"""One tenant's or one user's data, taken out of everything that is kept."""
+
+from typing import Any
+
+import msgspec
+from litestar import Request, post
+from litestar.di import NamedDependency
+
+from index.store import Filter, Purge
+from index.tags import subject_tag, tenant_tag
+from proxy.admin.deeds import audited
+from proxy.admin.office import Office
+from proxy.errors import ClientError
+from proxy.journal.erasure import Erasure
+from proxy.subjects import subject_of
+
+_PAGE = 200
+
+
+class EraseBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`POST /cache/erase`. One of the two. `user`: as requests name it in `user`,
+    `safety_identifier` or `metadata.user_id`."""
+
+    tenant: str = ""
+    user: str = ""
+
+
+class EraseAnswer(msgspec.Struct, frozen=True, kw_only=True):
+    """What is gone. `scrubbed` is false where the store's file was in use for so long that what was
+    freed may still be readable in it: to be asked for again."""
+
+    entries: int
+    """Stored answers, with their embeddings."""
+    pages: int
+    """KV pages of engines."""
+    lines: int
+    """Of the request log."""
+    requests: int
+    """In the memory of all processes."""
+    sequence: int
+    scrubbed: bool
+
+
+@post("/cache/erase", status_code=200)
+async def erase(office: NamedDependency[Office], request: Request[Any, Any, Any]) -> EraseAnswer:
+    """Erase a tenant's or a user's answers, log lines, vectors and pages. It covers what is being
+    made, too. What remains is the mark of the purge, with the tenant's name or the user's digest,
+    for an hour or more."""
+    try:
+        body = msgspec.json.decode(await request.body(), type=EraseBody)
+    except msgspec.MsgspecError as error:
+        raise ClientError(400, f"Not an erasure: {error}.") from None
+    if bool(body.tenant) == bool(body.user):
+        raise ClientError(400, "Give one of tenant, user.")
+    subject = subject_of(body.user, secret=office.store.secret) if body.user else ""
+    erasure = Erasure(tenant=body.tenant, subject=subject)
+    # The user's name is what is to be forgotten: the audit log has its digest only.
+    return await audited(office.deeds, request, "erase", erasure, _erase(office, erasure))
+
+
+async def _erase(office: Office, erasure: Erasure) -> EraseAnswer:
+    store, now = office.store, office.clock()
+    tag = subject_tag(erasure.subject) if erasure.subject else tenant_tag(erasure.tenant)
+    keys = await _keys(office, tag)
+    asked = Purge(tags=(tag,))
+    # First the purge, so that nothing that is being made comes after it.
+    done = await store.purge(asked, now=now)
+    pages = await office.kept.purge(asked, done)
+    for key in keys:
+        await store.delete(key)
+    await store.sweep(now=now)
+    requests = await office.peers().forget(erasure)
+    lines = await office.records.journal.erase(erasure.covers)
+    return EraseAnswer(
+        entries=len(keys),
+        pages=pages,
+        lines=lines,
+        requests=requests,
+        sequence=done.sequence,
+        scrubbed=await store.scrub(),
+    )
+
+
+async def _keys(office: Office, tag: str) -> list[str]:
+    keys: list[str] = []
+    cursor: str | None = None
+    while True:
+        page = await office.store.scan(
+            Filter(tag=tag), now=office.clock(), cursor=cursor, limit=_PAGE
+        )
+        keys += [entry.key for entry in page.entries]
+        cursor = page.cursor
+        if cursor is None:
+            return keys
