@@ -10,6 +10,12 @@ from re import Pattern
 
 import msgspec
 
+from index.ownpattern import OwnPattern, own_pattern
+
+OWN = "volatile:pattern"
+SLOW = "volatile:slow"
+"""Reasons of a policy's own patterns."""
+
 _MAX_END_CHARS = 200
 _CHINESE = re.compile(r"[\u4e00-\u9fff]")
 
@@ -18,15 +24,29 @@ class Patterns(msgspec.Struct, frozen=True, kw_only=True):
     """The rules of one policy, and what excuses a prompt from all of them."""
 
     rules: tuple["VolatileRule", ...]
-    never: tuple[Pattern[str], ...] = ()
+    own: tuple[OwnPattern, ...] = ()
+    never: tuple[OwnPattern, ...] = ()
 
     def reason(self, prompt: str) -> str | None:
-        """Reason of the first rule that holds, or None."""
-        return None if self.excuse(prompt) else volatile_by(self.rules, prompt)
+        """Reason of the first rule that holds, or None; `volatile:slow` when the policy's own
+        patterns take too long to say."""
+        if self.excuse(prompt):
+            return None
+        return volatile_by(self.rules, prompt) or self._own(prompt)
 
     def excuse(self, prompt: str) -> bool:
         """Whether the prompt is never taken for volatile, whatever else speaks for it."""
-        return any(pattern.search(prompt) for pattern in self.never)
+        try:
+            return any(pattern.is_in(prompt) for pattern in self.never)
+        except TimeoutError:
+            return False
+
+    def _own(self, prompt: str) -> str | None:
+        text = _ends(prompt)
+        try:
+            return OWN if any(pattern.is_in(text) for pattern in self.own) else None
+        except TimeoutError:
+            return SLOW
 
 
 class VolatileRule(msgspec.Struct, frozen=True, kw_only=True):
@@ -271,11 +291,10 @@ RULES: tuple[VolatileRule, ...] = (
 def patterns_of(own: Iterable[str] = (), *, never: Iterable[str] = ()) -> Patterns:
     """The default rules, then `own` regular expressions, letter case aside; both are searched.
 
-    Raises `re.error` for a bad one.
+    Raises ValueError for a bad one.
     """
     return Patterns(
-        rules=(*RULES, *(volatile_rule("volatile:pattern", one) for one in own)),
-        never=tuple(re.compile(one, re.IGNORECASE) for one in never),
+        rules=RULES, own=tuple(map(own_pattern, own)), never=tuple(map(own_pattern, never))
     )
 
 

@@ -2,22 +2,21 @@
 
 import re
 from collections.abc import Iterable
-from re import Pattern
 
 import msgspec
+
+from index.ownpattern import OwnPattern, own_pattern
 
 
 class OwnRule(msgspec.Struct, frozen=True):
     """Two prompts are told apart when what is found in them is not the same, order aside."""
 
-    pattern: Pattern[str]
+    pattern: OwnPattern
 
     def differs(self, a: str, b: str) -> bool:
-        """Whether the rule tells the two apart. Symmetric."""
-        return self._found(a) != self._found(b)
-
-    def _found(self, text: str) -> list[str]:
-        return sorted(match.group().lower() for match in self.pattern.finditer(text))
+        """Whether the rule tells the two apart, or takes too long to say. Symmetric."""
+        ours, theirs = self.pattern.all_in(a), self.pattern.all_in(b)
+        return ours is None or ours != theirs
 
 
 def rule_of_words(words: Iterable[str]) -> OwnRule:
@@ -28,8 +27,8 @@ def rule_of_words(words: Iterable[str]) -> OwnRule:
 
 
 def rule_of_pattern(pattern: str) -> OwnRule:
-    """A rule over matches of a regular expression, letter case aside. Raises `re.error`."""
-    return OwnRule(re.compile(pattern, re.IGNORECASE))
+    """A rule over matches of a regular expression, letter case aside. Raises ValueError."""
+    return OwnRule(own_pattern(pattern))
 
 
 def _bounded(word: str) -> str:

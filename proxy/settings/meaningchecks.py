@@ -1,8 +1,8 @@
 """Checks of what a policy says about answers by meaning and volatile questions. Pure."""
 
-import re
 from collections.abc import Iterable, Iterator
 
+from index.ownpattern import own_pattern
 from index.verdict import ALL_GUARDS
 from proxy.settings.config import Policy
 from proxy.settings.finding import Finding
@@ -37,10 +37,9 @@ def _patterns(patterns: Iterable[str], path: Path) -> Iterator[Finding]:
 
 def _pattern(pattern: str, path: Path) -> Iterator[Finding]:
     try:
-        compiled = re.compile(pattern)
-    except re.error as error:
-        message = f"not a regular expression: {error.msg} at position {error.pos}"
-        yield Finding(path=path, message=message)
+        finds_nothing = own_pattern(pattern).is_in("")
+    except ValueError as error:
+        yield Finding(path=path, message=f"not a regular expression: {error}")
         return
-    if compiled.search(""):
+    if finds_nothing:
         yield Finding(path=path, message="the pattern also finds nothing at all, everywhere")

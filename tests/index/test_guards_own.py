@@ -1,7 +1,5 @@
 """Rules of a policy's own."""
 
-import re
-
 import pytest
 
 from index.guards.own import rule_of_pattern, rule_of_words
@@ -31,8 +29,16 @@ def test_matches_of_a_pattern_are_compared() -> None:
 
 
 def test_a_bad_pattern_is_the_callers_error() -> None:
-    with pytest.raises(re.error):
+    with pytest.raises(ValueError, match="position 1"):
         rule_of_pattern("(")
+
+
+def test_a_pattern_that_takes_too_long_keeps_two_prompts_apart() -> None:
+    rule = rule_of_pattern(r"(a|a)+$")
+    slow = "a" * 40 + "b"
+    assert rule.differs(slow, slow + " too")
+    assert rule.differs("short", slow)
+    assert not rule.differs("short", "and long")
 
 
 def test_an_own_rule_refuses_on_every_profile_and_between_spellings_too() -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from index.volatility import RULES, volatile, volatile_by, volatile_rule
+from index.volatility import RULES, SLOW, patterns_of, volatile, volatile_by, volatile_rule
 
 
 @pytest.mark.parametrize(
@@ -68,3 +68,10 @@ def test_a_rule_of_the_users_own_is_found_after_the_default_ones() -> None:
     rules = (*RULES, rule)
     assert volatile_by(rules, "Canteen menu please") == "volatile:canteen"
     assert volatile_by(rules, "history of the canteen menu") is None
+
+
+def test_a_pattern_of_the_policys_own_that_takes_too_long_is_not_kept() -> None:
+    slow = "a" * 40 + "b"
+    assert patterns_of([r"(a|a)+$"]).reason(slow) == SLOW
+    assert patterns_of([r"\bcanteen\b"], never=[r"(a|a)+$"]).reason(slow) is None
+    assert patterns_of([r"\bcanteen\b"], never=["b$"]).reason("the canteen b") is None

@@ -47,3 +47,8 @@ def test_a_literal_has_no_wildcard():
     assert is_literal("gpt-4.1[x]")
     assert not is_literal("gpt-*")
     assert not is_literal("gpt-?")
+
+
+def test_many_stars_cost_no_more_than_one_pass_each():
+    glob = compile_globs("*a*a*a*a*a*b")
+    assert glob.fullmatch("a" * 20_000) is None

@@ -1,0 +1,47 @@
+"""A regular expression of a policy's own, which may not work long on one text.
+
+Prompts come from clients, and some expressions take exponential time on some of them; they are
+tried where nothing else of the process runs meanwhile.
+"""
+
+from functools import lru_cache
+from typing import Any
+
+import msgspec
+import regex  # type: ignore[import-untyped]  # no stubs are published with it
+
+SECONDS = 0.05
+"""Of processor time, on one text: a thousand times what an expression takes."""
+_KEPT_READINGS = 4096
+
+
+class OwnPattern(msgspec.Struct, frozen=True):
+    """An expression in Python's grammar, letter case aside."""
+
+    compiled: Any
+
+    def is_in(self, text: str) -> bool:
+        """Whether it is found. Raises TimeoutError when that takes too long to tell."""
+        return self.compiled.search(text, timeout=SECONDS) is not None
+
+    def all_in(self, text: str) -> tuple[str, ...] | None:
+        """What is found, in lower case, sorted; None when that takes too long to tell. What was
+        read lately is kept, so that one text costs its time once."""
+        return _read(self.compiled, text)
+
+
+def own_pattern(pattern: str) -> OwnPattern:
+    """Raises ValueError for what is no regular expression."""
+    try:
+        return OwnPattern(regex.compile(pattern, regex.IGNORECASE))
+    except regex.error as error:
+        raise ValueError(f"{error.msg} at position {error.pos}") from error
+
+
+@lru_cache(maxsize=_KEPT_READINGS)
+def _read(compiled: Any, text: str) -> tuple[str, ...] | None:
+    try:
+        found = compiled.finditer(text, timeout=SECONDS)
+        return tuple(sorted(match.group().lower() for match in found))
+    except TimeoutError:
+        return None
