@@ -23,6 +23,11 @@ class Caching(msgspec.Struct, frozen=True, kw_only=True):
     ttl_s: float | None = None
     remarks: tuple[Remark, ...] = ()
 
+    @property
+    def is_used(self) -> bool:
+        """Some route keeps answers."""
+        return self.chats or self.embeddings
+
 
 def caching_of(settings: Section) -> Caching:
     """Reads `cache` and `cache_params` of `litellm_settings`."""

@@ -40,6 +40,15 @@ def routes_of(
     return tuple(routes)
 
 
+def without_group(
+    groups: Sequence[Group], fallbacks: Mapping[str, Sequence[str]]
+) -> Iterator[Remark]:
+    """Fallbacks of names that no deployment has."""
+    for name in sorted(fallbacks.keys() - {group.name for group in groups}):
+        message = f"{name}: no deployment of this name could be taken over, so nothing follows it"
+        yield Remark(where="fallbacks", message=message, left_out=True)
+
+
 def _breadth(group: Group) -> tuple[bool, int]:
     """Plain names keep their order and come first; then patterns, the longest first."""
     is_pattern = "*" in group.name

@@ -1,5 +1,6 @@
 """A mapping of LiteLLM's config that knows which of its keys nobody has read."""
 
+import math
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -45,12 +46,13 @@ class Section:
         """None if absent, or no number (one of the environment is none)."""
         value = self._values.get(name)
         try:
-            number = None if isinstance(value, bool) or value is None else float(value)
+            number = math.nan if isinstance(value, bool) or value is None else float(value)
         except (TypeError, ValueError):
             return None
         self._drop_null(name)
-        if number is not None:
-            del self._values[name]
+        if not math.isfinite(number):
+            return None
+        del self._values[name]
         return number
 
     def flag(self, name: str) -> bool | None:

@@ -43,7 +43,7 @@ def read(text: str) -> Source:
     remarks: list[Remark] = []
     defaults = Access(
         provider="",
-        total_s=router.number("timeout") or settings.number("request_timeout"),
+        total_s=_first(router.number("timeout"), settings.number("request_timeout")),
         first_byte_s=router.number("stream_timeout"),
         max_in_flight=_whole(general.number("max_parallel_requests")),
     )
@@ -102,7 +102,8 @@ def _fallbacks(items: Iterable[Any]) -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
     for item in items:
         for group, names in item.items() if isinstance(item, Mapping) else ():
-            found.setdefault(str(group), []).extend(map(str, names))
+            listed = names if isinstance(names, list) else [names]
+            found.setdefault(str(group), []).extend(map(str, listed))
     return found
 
 

@@ -9,7 +9,7 @@ from proxy.errors import ConfigError
 from proxy.litellm.caching import Caching
 from proxy.litellm.deployments import Deployment
 from proxy.litellm.document import Item, Line, document
-from proxy.litellm.routes import Group, GroupRoute, routes_of
+from proxy.litellm.routes import Group, GroupRoute, routes_of, without_group
 from proxy.litellm.section import Remark
 from proxy.litellm.source import Source, read
 from proxy.litellm.upstreams import Pool, choices_of, names_of
@@ -32,14 +32,20 @@ def translate(text: str, *, name: str) -> Translation:
     """`name`: of LiteLLM's file. Raises `ConfigError` where it is none, or names no model that an
     upstream of ours could serve."""
     source = read(text)
-    routes = routes_of(_groups(source), source.fallbacks, source.default_fallbacks)
+    groups = _groups(source)
+    routes = routes_of(groups, source.fallbacks, source.default_fallbacks)
     if not routes:
         raise ConfigError([f"{one.where}: {one.message}" for one in source.remarks] or ["no model"])
     names = names_of(pool for route in routes for pool in route.pools)
     beside = (
         *(remark for one in source.deployments for remark in one.remarks),
-        *source.caching.remarks,
+        *(source.caching.remarks if source.caching.is_used else ()),
         *(remark for route in routes for remark in route.remarks),
+    )
+    apart = (
+        *(() if source.caching.is_used else source.caching.remarks),
+        *without_group(groups, source.fallbacks),
+        *source.remarks,
     )
     lines = (
         *_listeners(source),
@@ -53,10 +59,8 @@ def translate(text: str, *, name: str) -> Translation:
             comments=("The first match wins.",),
         ),
     )
-    remarks = tuple(dict.fromkeys((*beside, *source.remarks)))
-    return Translation(
-        text=document(_head(name), lines, tuple(_tail(source.remarks))), remarks=remarks
-    )
+    remarks = tuple(dict.fromkeys((*beside, *apart)))
+    return Translation(text=document(_head(name), lines, tuple(_tail(apart))), remarks=remarks)
 
 
 def _groups(source: Source) -> list[Group]:
@@ -144,7 +148,7 @@ def _aliases(source: Source) -> Iterator[Line]:
 
 
 def _storage(caching: Caching) -> Iterator[Line]:
-    if not (caching.chats or caching.embeddings):
+    if not caching.is_used:
         return
     comments = tuple(remark.message for remark in caching.remarks)
     if caching.redis:

@@ -207,6 +207,7 @@ def test_a_fallback_to_another_model_is_left_out():
     remarks = [one.message for one in translate(TEAM, name="x").remarks if one.where == "fallbacks"]
     assert any("llama: not asked for gpt-4o" in message for message in remarks)
     assert any("its fallback gone is no model" in message for message in remarks)
+    assert any("gpt-5: no deployment of this name" in message for message in remarks)
 
 
 def test_a_laptop_s_config_serves_this_machine_only():
@@ -241,6 +242,7 @@ def test_a_cache_that_callers_switch_on_is_left_out():
         litellm_settings={"cache": True, "cache_params": {"mode": "default_off"}},
     )
     assert config_of(text, OPENAI_API_KEY="k").policies == {}
+    assert "cache_params.mode: callers cannot" in translate(text, name="x").text
     assert "litellm_settings.cache_params.mode" in left_out(text)
 
 
