@@ -1,7 +1,6 @@
 """Turns prompts into unit vectors, off the event loop."""
 
 import asyncio
-import os
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import Literal, Protocol
 import msgspec
 
 from index.batching import Batching
+from index.cachefolder import default_cache
 from index.modelfiles import ModelFiles, read_model_files
 from index.runtimes import Runtime, Vectors, load_runtime, load_tokenizer
 from index.window import Window
@@ -89,12 +89,6 @@ def load_embedder(
         window=Window(files, tokenizer),
         identity=_identity(files, runtime),
     )
-
-
-def default_cache() -> Path:
-    """`$XDG_CACHE_HOME/rejoinder` or `~/.cache/rejoinder`."""
-    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(base) / "rejoinder"
 
 
 def _identity(files: ModelFiles, runtime: Runtime) -> str:

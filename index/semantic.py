@@ -31,6 +31,8 @@ class Sought(msgspec.Struct, frozen=True, kw_only=True):
 
     embedding: bytes | None = None
     """Of the prompt: float32, little endian, unit length; to be stored with the new entry."""
+    embedder: str = ""
+    """Identity of what made it: by the time that the entry is stored, another may be in use."""
     candidates: tuple[Candidate, ...] = ()
     """Best first."""
     reason: str | None = None
@@ -144,7 +146,8 @@ class SemanticIndex:
             for match in self._scopes.search(scope, vector, limit=limit)
             for record in (self._by_id[match.id],)
         )
-        return Sought(embedding=vector.astype("<f4").tobytes(), candidates=candidates)
+        embedding = vector.astype("<f4").tobytes()
+        return Sought(embedding=embedding, embedder=self.identity, candidates=candidates)
 
     async def similarity(self, one: str, other: str) -> float | None:
         if self._embedder.refuses(one) or self._embedder.refuses(other):

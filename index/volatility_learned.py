@@ -1,13 +1,16 @@
 """What rules over the text cannot see: volatile and personal prompts known by their embedding."""
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from index.embedder import Embedder
 from index.volatility_examples import EXAMPLE, LEARNED, LEAST_LIKENESS, Examples
 from index.volatility_model import read_classifier
+
+if TYPE_CHECKING:
+    from index.embedder import Embedder
 
 Vector = NDArray[np.float32]
 
@@ -15,7 +18,7 @@ Vector = NDArray[np.float32]
 class LearnedVolatility:
     """The nearest of the policy's examples decides; where none is near, the classifier."""
 
-    def __init__(self, embedder: Embedder) -> None:
+    def __init__(self, embedder: "Embedder") -> None:
         self._embedder = embedder
         self._classifier = read_classifier(embedder.identity)
         self._known: dict[tuple[str, ...], Vector] = {}

@@ -46,6 +46,8 @@ class Found(msgspec.Struct, frozen=True, kw_only=True):
     further_tags: tuple[str, ...] = ()
     """Of an entry that is there but lacks a tag of the request: the new one carries both."""
     embedding: bytes = b""
+    embedder: str = ""
+    """Identity of what made it."""
     barred: str | None = None
     """Why the question is volatile after all, as its embedding tells: it is to be forwarded as if
     there were no cache."""
@@ -93,6 +95,7 @@ class Cache:
             snapshot=unfit.snapshot,
             further_tags=unfit.further_tags,
             embedding=unfit.embedding,
+            embedder=unfit.embedder,
             reasons=("vary",),
         )
         has_sought = isinstance(unfit.hit, SemanticHit)
@@ -174,7 +177,9 @@ class Cache:
         barred = await self._learned_bar(question, sought)
         if barred is not None:
             return Found(barred=barred, reasons=(barred,))
-        found = msgspec.structs.replace(exact, hit=None, embedding=sought.embedding or b"")
+        found = msgspec.structs.replace(
+            exact, hit=None, embedding=sought.embedding or b"", embedder=sought.embedder
+        )
         if sought.reason:
             return _with_reasons(found, sought.reason)
         if not question.eligibility.read:

@@ -163,7 +163,7 @@ class Keeper:
             input_tokens=recording.usage.input_tokens,
             output_tokens=recording.usage.output_tokens,
             latency_ms=max(now - call.received_at, 0.0) * 1000,
-            embedder=self._cache.embedder if by_meaning else "",
+            embedder=found.embedder if by_meaning else "",
             embedding=found.embedding if by_meaning else b"",
         )
 
