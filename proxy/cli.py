@@ -11,6 +11,8 @@ from cyclopts import App, CycloptsError, Parameter
 from proxy.commands.check import check
 from proxy.commands.entries import entries
 from proxy.commands.entry import entry
+from proxy.commands.erase import erase
+from proxy.commands.explain import explain
 from proxy.commands.export import export
 from proxy.commands.failure import FAILED, MISUSED, OK, CommandFailed
 from proxy.commands.feedback import feedback
@@ -25,7 +27,7 @@ from proxy.errors import ConfigError
 
 _COMMANDS = (
     *(serve, check, schema, import_litellm),
-    *(stats, entries, entry, purge, feedback),
+    *(stats, entries, entry, purge, feedback, explain, erase),
     *(export, import_, warm),
 )
 """Light to import: each imports what it works with when it is called."""

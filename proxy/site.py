@@ -28,6 +28,7 @@ from proxy.keeping import Keeper
 from proxy.meaning import patterns_of_policy, rules_of_tier
 from proxy.meters import Meters
 from proxy.metrics import Metrics
+from proxy.observing.prices import Prices
 from proxy.observing.spending import Spending
 from proxy.outgoing import Outgoing
 from proxy.passthrough import Passthrough
@@ -185,7 +186,7 @@ def make_site(
         pipeline=pipeline,
         passthrough=Passthrough(router, sender, via=via),
         pairs=Pairs(receiver, decider, cache=shared.cache, keeper=keeper),
-        asking=_asking(receiver, decider, shared),
+        asking=_asking(receiver, decider, shared, Costs(Prices(config.prices))),
         flights=flights,
         keeper=keeper,
         auditor=auditor,
@@ -193,10 +194,10 @@ def make_site(
     )
 
 
-def _asking(receiver: Receiver, decider: Decider, shared: Shared) -> Asking:
+def _asking(receiver: Receiver, decider: Decider, shared: Shared, costs: Costs) -> Asking:
     cache = shared.cache
     explainer = Explainer(
-        decider=decider, cache=cache, store=shared.store, costs=Costs(), clock=shared.clock
+        decider=decider, cache=cache, store=shared.store, costs=costs, clock=shared.clock
     )
     return Asking(
         receiver=receiver, decider=decider, explainer=explainer, semantic=lambda: cache.semantic

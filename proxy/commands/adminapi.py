@@ -24,6 +24,17 @@ class Purged(msgspec.Struct, frozen=True, kw_only=True):
     sequence: int
 
 
+class Erased(msgspec.Struct, frozen=True, kw_only=True):
+    """What is gone. `scrubbed`: nothing of it is readable any more."""
+
+    entries: int
+    pages: int
+    lines: int
+    requests: int
+    sequence: int
+    scrubbed: bool
+
+
 class Entry(msgspec.Struct, frozen=True, kw_only=True):
     """One stored answer, without the answer. Times are Unix seconds."""
 

@@ -65,6 +65,15 @@ class AdminClient:
         body = msgspec.json.encode({"request_id": request_id, "verdict": verdict})
         return self._ask("POST", "/cache/feedback", body=body)
 
+    def erase(self, *, tenant: str, user: str) -> bytes:
+        """JSON of an `Erased`. One of the two; the other is empty."""
+        whose = {"tenant": tenant} if tenant else {"user": user}
+        return self._ask("POST", "/cache/erase", body=msgspec.json.encode(whose))
+
+    def explain(self, asked: bytes) -> bytes:
+        """JSON as the server sent it. `asked`: JSON of what `POST /cache/explain` takes."""
+        return self._ask("POST", "/cache/explain", body=asked)
+
     @contextlib.contextmanager
     def export(self, where: Mapping[str, str | bool | None]) -> Iterator[Iterator[bytes]]:
         """The JSON lines of an export, in pieces as they come. `where`: tag, model, tenant,

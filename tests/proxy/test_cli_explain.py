@@ -1,0 +1,98 @@
+"""`rejoinder explain` and `rejoinder erase`, against a proxy that serves."""
+
+import asyncio
+import json
+
+import pytest
+from misbehaving import serving
+from running import good, running
+
+from proxy.cli import main
+
+CONFIG = """
+listen: 127.0.0.1:0
+admin: {{listen: "127.0.0.1:0"}}
+upstreams:
+  main: {{base_url: "{upstream}/v1"}}
+prices: {{"test-*": {{input: 2.0, output: 10.0}}}}
+tenants: {{keys: {{sk-one: acme}}}}
+policies:
+  standard: {{ttl: 1h, share: tenant}}
+routes:
+  - {{match: {{model: "test-*"}}, to: main, cache: standard}}
+"""
+
+
+@pytest.fixture
+async def p(tmp_path):
+    async with (
+        serving(good) as upstream,
+        running(CONFIG.format(upstream=upstream.url), tmp_path) as proxy,
+    ):
+        yield proxy
+
+
+@pytest.fixture
+def rejoinder(p, capsys):
+    async def run(*arguments):
+        code = await asyncio.to_thread(main, [*arguments, "--admin", p.admin_url])
+        return code, *capsys.readouterr()
+
+    return run
+
+
+def written(folder, name, **changes):
+    body = {"model": "test-1", "messages": [{"role": "user", "content": "Why?"}], **changes}
+    (folder / name).write_text(json.dumps(body))
+    return str(folder / name)
+
+
+async def test_a_file_is_explained_in_lines_that_begin_with_the_answer(p, rejoinder, tmp_path):
+    file = written(tmp_path, "a.json", user="somebody")
+    code, out, _ = await rejoinder("explain", file, "--tenant", "acme")
+    assert code == 0
+    assert out.startswith("miss: absent: nothing is stored under this key\n")
+    assert "left out   user: names who asks" in out
+    await p.ask("Why?")
+    _, out, _ = await rejoinder("explain", file, "--api-key", "sk-one")
+    assert out.startswith("exact: ")
+    assert "cost       5+3 tokens, 0.000040 USD (as the stored answer took)" in out
+
+
+async def test_an_id_is_explained_with_what_became_of_it(p, rejoinder):
+    answer = await p.ask("Why?")
+    request_id = answer.headers["x-request-id"]
+    code, out, _ = await rejoinder("explain", request_id)
+    assert code == 0
+    assert "when it came: miss (absent), status 200" in out
+    code, out, _ = await rejoinder("explain", request_id, "--json")
+    assert json.loads(out)["request_id"] == request_id
+    code, _, err = await rejoinder("explain", "req_unknown")
+    assert code == 1
+    assert "req_unknown" in err
+
+
+async def test_two_files_are_compared(rejoinder, tmp_path):
+    files = [written(tmp_path, "a.json"), written(tmp_path, "b.json", temperature=0.5)]
+    code, out, _ = await rejoinder("explain", *files, "--tenant", "acme")
+    assert code == 0
+    assert out.startswith("no answer in common: ")
+    assert "differs    temperature: (absent) | 0.5" in out
+
+
+@pytest.mark.parametrize("name", ["missing.json", "broken.json"])
+async def test_a_file_that_is_no_request_is_said_to_be_none(rejoinder, tmp_path, name):
+    (tmp_path / "broken.json").write_text("{")
+    code, _, err = await rejoinder("explain", str(tmp_path / name))
+    assert code == 2
+    assert name in err
+
+
+async def test_erasing_says_what_is_gone(p, rejoinder):
+    await p.ask("Why?")
+    code, out, _ = await rejoinder("erase", "--tenant", "acme")
+    assert code == 0
+    assert out.startswith("erased 1 answer, 0 log lines, 0 KV pages; 1 request in memory")
+    code, _, err = await rejoinder("erase")
+    assert code == 2
+    assert "--tenant" in err
