@@ -5,7 +5,6 @@ asked for: an exact hit would otherwise spend more time on its metrics than on i
 """
 
 from collections import Counter, defaultdict
-from typing import NamedTuple
 
 from proxy.metrics import LATENCY_S, Metrics
 from proxy.observing.names import Names
@@ -20,15 +19,6 @@ LEFT = "left"
 """The outcome of a request whose client hung up before there was an answer; its status is 0."""
 
 
-class _Of(NamedTuple):
-    """Whose tokens they were. As a key of a dict it is hashed for each hit, so no Struct."""
-
-    model: str
-    asked: str
-    """The model that the request asks its upstream for; prices may know it by this name only."""
-    policy: str
-
-
 class Counting:
     """Counts each passage once. See `proxy.passage.Watcher`."""
 
@@ -40,7 +30,9 @@ class Counting:
         self._requests: Counter[tuple[str, str, int]] = Counter()
         self._reasons: Counter[tuple[str, str]] = Counter()
         self._times: dict[str, Times] = {}
-        self._saved: defaultdict[_Of, Saved] = defaultdict(Saved)
+        self._saved: defaultdict[tuple[str, str, str], Saved] = defaultdict(Saved)
+        """By the model that had answered, the one that the request asks for, which prices may know
+        better, and the policy."""
 
     def note(self, passage: Passage) -> None:
         """A passage has ended."""
@@ -52,9 +44,7 @@ class Counting:
         times = self._times.get(outcome)
         if times is None:
             times = self._times[outcome] = Times(LATENCY_S)
-        for phase, spent_s in passage.timing.spent_s().items():
-            times.phase(phase).observe(spent_s)
-        times.phase("total").observe(passage.total_ms / 1000)
+        times.note(passage.timing, total_s=passage.total_ms / 1000)
         if answer is None or passage.first_ms is None:
             return
         times.first_byte.observe(passage.first_ms / 1000)
@@ -74,25 +64,25 @@ class Counting:
             times.first_byte.pour(metrics.latency.labels(outcome))
             for phase, pending in times.phases.items():
                 pending.pour(metrics.phases.labels(outcome, phase))
-        for whose, saved in self._saved.items():
-            self._tell_saved(whose, saved)
+        for (model, asked, policy), saved in self._saved.items():
+            self._tell_saved(model, asked, policy, saved)
         for told in (self._requests, self._reasons, self._times, self._saved):
             told.clear()
 
     def _save(self, answer: Answer, saving: Saving, *, first_s: float) -> None:
         question = answer.question
-        asked = "" if question is None else question.route.model
-        policy = "" if question is None else question.route.policy_name or ""
-        whose = _Of(saving.model, asked, policy)
-        self._saved[whose].add(saving.usage, max(saving.made_in_s - first_s, 0.0))
+        asked, policy = "", ""
+        if question is not None:
+            asked, policy = question.route.model, question.route.policy_name or ""
+        self._saved[saving.model, asked, policy].add(saving, first_s=first_s)
 
-    def _tell_saved(self, whose: _Of, saved: Saved) -> None:
+    def _tell_saved(self, model: str, asked: str, policy: str, saved: Saved) -> None:
         metrics = self._metrics
-        labels = self._names.label(whose.model), whose.policy
+        labels = self._names.label(model), policy
         metrics.tokens_saved.labels(*labels, "input").inc(saved.input_tokens)
         metrics.tokens_saved.labels(*labels, "output").inc(saved.output_tokens)
         metrics.seconds_saved.labels(*labels).inc(saved.seconds)
-        price = self.prices.of(whose.model, whose.asked)
+        price = self.prices.of(model, asked)
         if price is not None:
             money = cost(price, saved.usage)
             metrics.money_saved.labels(*labels, price.currency).inc(money)

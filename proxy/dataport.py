@@ -69,7 +69,7 @@ class DataPort:
             arrived_at=time.time(),
             timing=timing,
             method=scope["method"],
-            path=scope["path"],
+            path=scope["raw_path"].decode("latin-1"),
         )
         client = Client(receive)
         try:

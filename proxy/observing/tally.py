@@ -4,6 +4,8 @@ from collections.abc import Sequence
 
 from proxy.call import Usage
 from proxy.observing.buckets import Pending
+from proxy.observing.saving import Saving
+from proxy.observing.timing import Timing
 
 
 class Saved:
@@ -17,12 +19,13 @@ class Saved:
         self.cached_tokens = 0
         self.seconds = 0.0
 
-    def add(self, usage: Usage, seconds: float) -> None:
-        """Of one answer."""
-        self.input_tokens += usage.input_tokens
-        self.output_tokens += usage.output_tokens
-        self.cached_tokens += usage.cached_tokens
-        self.seconds += seconds
+    def add(self, saving: Saving, *, first_s: float) -> None:
+        """`first_s`: when the answer began that came instead."""
+        self.input_tokens += saving.input_tokens
+        self.output_tokens += saving.output_tokens
+        self.cached_tokens += saving.cached_tokens
+        if saving.made_in_s > first_s:
+            self.seconds += saving.made_in_s - first_s
 
     @property
     def usage(self) -> Usage:
@@ -44,8 +47,15 @@ class Times:
         self.first_byte = Pending(bounds)
         self.phases: dict[str, Pending] = {}
 
-    def phase(self, name: str) -> Pending:
-        """By its name; there are few."""
+    def note(self, timing: Timing, *, total_s: float) -> None:
+        """One request has ended."""
+        for one in timing.phases:
+            self._phase(one.name).observe(one.ended_s - one.began_s)
+        if timing.legs and (upstream_s := timing.upstream_s()) is not None:
+            self._phase("upstream").observe(upstream_s)
+        self._phase("total").observe(total_s)
+
+    def _phase(self, name: str) -> Pending:
         pending = self.phases.get(name)
         if pending is None:
             pending = self.phases[name] = Pending(self._bounds)

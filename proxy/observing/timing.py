@@ -4,7 +4,7 @@ Times are of `time.perf_counter`, in seconds.
 """
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Literal
 
 import msgspec
@@ -52,7 +52,7 @@ class Timing:
     """The times of one request. What is made in its name without it, behind its reader's back or to
     its end when the reader has left, is timed too."""
 
-    __slots__ = ("_open", "_when_leg_ends", "began_s", "legs", "model", "phases", "trace")
+    __slots__ = ("_is_running", "_when_leg_ends", "began_s", "legs", "model", "phases", "trace")
 
     def __init__(
         self, *, trace: Trace | None = None, when_leg_ends: LegEnded | None = None
@@ -61,13 +61,13 @@ class Timing:
         self.began_s = time.perf_counter()
         self.trace = trace
         self.phases: list[Phase] = []
-        self.legs: list[Leg] = []
+        self.legs: Sequence[Leg] = ()
         self.model = ""
-        self._open: set[PhaseName] = set()
+        self._is_running = False
         self._when_leg_ends = when_leg_ends
 
     def phase(self, name: PhaseName) -> "_Running":
-        """Times a block. Blocks of one name that overlap count as one."""
+        """Times a block, unless it lies within another one, of which it then is a part."""
         return _Running(self, name)
 
     def received(self, model: str) -> None:
@@ -86,7 +86,7 @@ class Timing:
             began_s=time.perf_counter(),
             span_id=0 if trace is None else trace.new_span_id(),
         )
-        self.legs.append(leg)
+        self.legs = (*self.legs, leg)
         return leg
 
     def answered(self, leg: Leg, result: str, *, status: int | None) -> None:
@@ -108,10 +108,14 @@ class Timing:
         spent: dict[str, float] = {}
         for one in self.phases:
             spent[one.name] = spent.get(one.name, 0.0) + one.ended_s - one.began_s
-        answered = [leg.answered_s for leg in self.legs if leg.answered_s is not None]
-        if answered:
-            spent["upstream"] = max(answered) - self.legs[0].began_s
+        if (upstream_s := self.upstream_s()) is not None:
+            spent["upstream"] = upstream_s
         return spent
+
+    def upstream_s(self) -> float | None:
+        """See `spent_s`; None where no upstream answered."""
+        answered = [leg.answered_s for leg in self.legs if leg.answered_s is not None]
+        return max(answered) - self.legs[0].began_s if answered else None
 
 
 class _Running:
@@ -123,13 +127,13 @@ class _Running:
         self._began_s: float | None = None
 
     def __enter__(self) -> None:
-        running = self._timing._open
-        if self._name not in running:
-            running.add(self._name)
+        timing = self._timing
+        if not timing._is_running:
+            timing._is_running = True
             self._began_s = time.perf_counter()
 
     def __exit__(self, *_: object) -> None:
         if self._began_s is not None:
             timing = self._timing
-            timing._open.discard(self._name)
+            timing._is_running = False
             timing.phases.append(Phase(self._name, self._began_s, time.perf_counter()))

@@ -392,7 +392,7 @@ async def test_azures_form_is_a_deployments_url_with_a_key_and_a_version(tmp_pat
     assert request.header("authorization") is None
     assert first.content == again.content == body
     assert 'upstream_tokens_total{kind="cached",upstream="azure"} 1920.0' in shown
-    assert 'tokens_saved_total{direction="input",model="test-1"} 2006.0' in shown
+    assert 'tokens_saved_total{direction="input",model="test-1",policy="standard"} 2006.0' in shown
 
 
 # Matching and rewriting

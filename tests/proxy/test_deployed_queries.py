@@ -1,0 +1,133 @@
+"""The example dashboard and alert rules ask for what the proxy really shows."""
+
+import json
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+import yaml
+from misbehaving import serving
+from prometheus_client.parser import text_string_to_metric_families
+from running import CONFIG, good, running
+
+ROOT = Path(__file__).parents[2]
+DASHBOARD = json.loads((ROOT / "deploy/grafana/rejoinder.json").read_text())
+ALERTS = yaml.safe_load((ROOT / "deploy/prometheus/alerts.yaml").read_text())
+
+_METRIC = re.compile(r"\brejoinder_\w+")
+_SELECTOR = re.compile(r"\b(rejoinder_\w+)\{([^}]*)\}")
+_LABEL = re.compile(r"(\w+)\s*(?:=~|!~|!=|=)")
+_GROUPED = re.compile(r"\bby \(([^)]*)\)")
+_PROMTOOL = shutil.which("promtool")
+
+
+def panels() -> list[dict]:
+    return [panel for panel in DASHBOARD["panels"] if panel["type"] != "row"]
+
+
+def queries() -> list[str]:
+    return [target["expr"] for panel in panels() for target in panel["targets"]]
+
+
+def rules() -> list[dict]:
+    return [rule for group in ALERTS["groups"] for rule in group["rules"]]
+
+
+EXPRESSIONS = [*queries(), *(rule["expr"] for rule in rules())]
+
+
+async def shown(folder) -> tuple[set[str], dict[str, set[str]]]:
+    """Names that samples can have, and the labels of the samples that there are."""
+    prices = "prices: {'test-*': {input: 1, output: 2}}\n"
+    async with (
+        serving(good) as upstream,
+        running(prices + CONFIG.format(upstream=upstream.url, options="", policy=""), folder) as p,
+    ):
+        await p.ask()
+        await p.ask()
+        await p.purge(tags=["doc:1"])
+        text = (await p.http.get(f"{p.admin_url}/metrics")).text
+    names, labels = set(), {}
+    for family in text_string_to_metric_families(text):
+        if family.name.endswith("_created"):  # when each counter began
+            continue
+        suffixes = {
+            "counter": ("_total",),
+            "histogram": ("_bucket", "_sum", "_count"),
+            "gauge": ("",),
+        }[family.type]
+        names |= {family.name + suffix for suffix in suffixes}
+        for sample in family.samples:
+            labels.setdefault(sample.name, set()).update(sample.labels)
+    return names, labels
+
+
+async def test_every_metric_that_is_asked_for_is_shown(tmp_path):
+    names, labels = await shown(tmp_path)
+    asked = {name for expression in EXPRESSIONS for name in _METRIC.findall(expression)}
+    assert len(asked) > 25
+    assert asked - names == set()
+    for expression in EXPRESSIONS:
+        for name, matchers in _SELECTOR.findall(expression):
+            used = set(_LABEL.findall(matchers))
+            assert used <= labels.get(name, used), f"{name} in {expression}"
+        grouped = {
+            label.strip()
+            for labels_of in _GROUPED.findall(expression)
+            for label in labels_of.split(",")
+        }
+        known = [labels[name] for name in _METRIC.findall(expression) if name in labels]
+        assert all(grouped <= one for one in known), expression
+
+
+def test_panels_stand_beside_each_other_and_have_their_own_ids():
+    assert len({panel["id"] for panel in DASHBOARD["panels"]}) == len(DASHBOARD["panels"])
+    taken = set()
+    for panel in DASHBOARD["panels"]:
+        place = panel["gridPos"]
+        cells = {
+            (place["x"] + x, place["y"] + y) for x in range(place["w"]) for y in range(place["h"])
+        }
+        assert place["x"] + place["w"] <= 24
+        assert not taken & cells, panel["title"]
+        taken |= cells
+
+
+def test_each_panel_names_its_data_source_and_its_series():
+    for panel in panels():
+        assert panel["datasource"]["uid"] == "${datasource}"
+        assert panel["title"]
+        for target in panel["targets"]:
+            legend = set(re.findall(r"\{\{(\w+)\}\}", target["legendFormat"]))
+            grouped = ", ".join(_GROUPED.findall(target["expr"])).split(", ")
+            assert legend <= set(grouped), panel["title"]
+
+
+def test_each_alert_says_what_is_wrong_and_how_bad_it_is():
+    assert len({rule["alert"] for rule in rules()}) == len(rules()) > 10
+    for rule in rules():
+        assert rule["labels"]["severity"] in ("info", "warning", "critical")
+        assert rule["annotations"]["summary"]
+        named = set(re.findall(r"\$labels\.(\w+)", rule["annotations"]["summary"]))
+        grouped = {
+            label.strip() for one in _GROUPED.findall(rule["expr"]) for label in one.split(",")
+        }
+        assert named <= grouped, rule["alert"]
+
+
+@pytest.mark.skipif(_PROMTOOL is None, reason="promtool (Debian: prometheus) is not installed")
+def test_prometheus_itself_can_read_the_rules_and_the_queries(tmp_path):
+    spelled = [
+        {"record": f"q:{number}", "expr": query.replace("$__rate_interval", "5m")
+         .replace("$__range", "1h")}
+        for number, query in enumerate(queries())
+    ]  # fmt: skip
+    written = tmp_path / "queries.yaml"
+    written.write_text(yaml.safe_dump({"groups": [{"name": "dashboard", "rules": spelled}]}))
+    for file in (written, ROOT / "deploy/prometheus/alerts.yaml"):
+        done = subprocess.run(
+            [_PROMTOOL, "check", "rules", str(file)], capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
