@@ -41,7 +41,7 @@ class NearMiss(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NearPage(msgspec.Struct, frozen=True, kw_only=True):
-    """Newest first. `threshold`: the one in force."""
+    """Newest first. `threshold`: the one in force. `lowest`: of what is called near."""
 
     policy: str | None
     policies: tuple[str, ...]
@@ -64,8 +64,8 @@ async def near(
     if name is None:
         return NearPage(policy=None, policies=(), threshold=None, lowest=_LOWEST, misses=())
     everything = await office.peers().recent(MAX_REQUESTS)
-    seen = [one for one in everything if one.near and one.policy == name][:limit]
-    ladder = tuple(_ladder(tiers[name]))
+    seen = [one for one in everything if one.policy == name and _is_near(one)][:limit]
+    ladder = tuple(ladder_of(tiers[name]))
     return NearPage(
         policy=name,
         policies=tuple(tiers),
@@ -73,6 +73,10 @@ async def near(
         lowest=_LOWEST,
         misses=tuple([await _miss(office, one, tiers[name], ladder) for one in seen]),
     )
+
+
+def _is_near(seen: Seen) -> bool:
+    return bool(seen.near) and seen.near[0].similarity >= _LOWEST
 
 
 async def _miss(
@@ -115,7 +119,7 @@ def _accepts(prompt: str, near: Near, rules: Rules) -> bool:
     return isinstance(verdict, Accepted)
 
 
-def _ladder(tier: Semantic) -> Iterator[tuple[float, Rules]]:
+def ladder_of(tier: Semantic) -> Iterator[tuple[float, Rules]]:
     """Thresholds, the lowest first, and the policy's rules with each of them."""
     for step in range(_NUM_STEPS + 1):
         threshold = round(_LOWEST + step * _STEP, 2)

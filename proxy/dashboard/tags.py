@@ -10,6 +10,7 @@ from litestar.params import FromQuery
 
 from index.entry import Entry
 from index.store import Filter
+from index.tags import RESERVED
 from proxy.admin.office import Office
 
 _MAX_ENTRIES = 5000
@@ -26,8 +27,8 @@ class TagView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TagPage(msgspec.Struct, frozen=True, kw_only=True):
-    """The most frequent first. `complete`: every live entry was looked at, and every tag of theirs
-    that matches is here."""
+    """Those that somebody named first, of these the most frequent. `complete`: every live entry
+    was looked at, and every tag of theirs that matches is here."""
 
     tags: tuple[TagView, ...]
     entries: int
@@ -45,12 +46,17 @@ async def tags(office: NamedDependency[Office], q: FromQuery[str] = "") -> TagPa
         _count(page.entries, q, seen, newest)
         num_entries += len(page.entries)
         cursor, at_end = page.cursor, page.cursor is None
-    shown = seen.most_common(_MAX_TAGS)
+    shown = sorted(seen.items(), key=_rank)[:_MAX_TAGS]
     return TagPage(
         tags=tuple(TagView(tag=tag, entries=n, newest=newest[tag]) for tag, n in shown),
         entries=num_entries,
         complete=at_end and len(seen) <= _MAX_TAGS,
     )
+
+
+def _rank(counted: tuple[str, int]) -> tuple[bool, int, str]:
+    tag, number = counted
+    return tag.startswith(RESERVED), -number, tag
 
 
 def _count(

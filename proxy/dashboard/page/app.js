@@ -44,7 +44,7 @@ function show() {
   main.replaceChildren(trouble, ...view.elements);
   openMenu(false);
   // Whoever has chosen a view goes on there.
-  if (!isFirst) { main.focus({ preventScroll: true }); scrollTo(0, 0); }
+  if (!isFirst) { main.querySelector("h1").focus({ preventScroll: true }); scrollTo(0, 0); }
   keepFresh(view);
 }
 

@@ -12,7 +12,7 @@ const STATES = {
 export function audits() {
   const list = table({
     caption: "Tiers by policy",
-    empty: "No policy answers by meaning, or none has been used yet. Give a policy `semantic: {}` and an embedder to the config.",
+    empty: "No policy answers by meaning, or none has been used yet. Give the config an embedder and a policy semantic: {}.",
     columns: [
       { name: "Policy", kind: "text", of: (row) => row.policy },
       { name: "Tier", kind: "text", of: (row) => STATES[row.state] ?? row.state },

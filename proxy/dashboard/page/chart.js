@@ -3,10 +3,13 @@
 import { el, svg } from "/dashboard/page/dom.js";
 import { minute } from "/dashboard/page/format.js";
 
-const WIDTH = 640;
-const HEIGHT = 200;
+// Drawn about as large as it is shown, so that the text is as large as elsewhere.
+const IS_NARROW = innerWidth < 736;
+const WIDTH = IS_NARROW ? 300 : 500;
+const HEIGHT = 180;
 const EDGE = { left: 52, right: 8, top: 10, bottom: 24 };
 const INNER = { width: WIDTH - EDGE.left - EDGE.right, height: HEIGHT - EDGE.top - EDGE.bottom };
+const NUM_TIMES = IS_NARROW ? 3 : 5;
 
 export function frame({ title, unit, legend, columns }) {
   const canvas = svg("svg", {
@@ -53,9 +56,9 @@ function axes(marks, since, until) {
     svg("line", { class: "rule", x1: EDGE.left, x2: WIDTH - EDGE.right, y1: y(share), y2: y(share) }),
     svg("text", { class: "tick", x: EDGE.left - 8, y: y(share) + 4, "text-anchor": "end" }, label),
   ]);
-  const along = [0, 1, 2, 3, 4].map((n) => {
-    const at = since + (n / 4) * (until - since);
-    const anchor = n === 0 ? "start" : n === 4 ? "end" : "middle";
+  const along = Array.from({ length: NUM_TIMES }, (_, n) => {
+    const at = since + (n / (NUM_TIMES - 1)) * (until - since);
+    const anchor = n === 0 ? "start" : n === NUM_TIMES - 1 ? "end" : "middle";
     return svg("text", { class: "tick", x: x(at, since, until), y: HEIGHT - 6, "text-anchor": anchor }, minute(at));
   });
   return [...across, ...along];

@@ -89,7 +89,7 @@ export function select(options, value) {
 
 export function head(title, text, ...tools) {
   return el("div", { class: "head" },
-    el("div", {}, el("h1", {}, title), text ? el("p", { class: "lead" }, text) : null),
+    el("div", {}, el("h1", { tabindex: "-1" }, title), text ? el("p", { class: "lead" }, text) : null),
     tools.length ? el("div", { class: "tools" }, ...tools) : null);
 }
 

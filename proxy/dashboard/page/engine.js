@@ -7,7 +7,7 @@ import { count, percent } from "/dashboard/page/format.js";
 
 export function engine() {
   const place = el("div", { class: "stack" });
-  const nothing = el("p", { class: "empty" }, "No engine runs. Give an upstream `engine: {model: …}` in the config.");
+  const nothing = el("p", { class: "empty" }, "No engine runs. Give an upstream of the config engine: {model: …}.");
   let before = "";
   async function refresh() {
     const { engines } = await ask("/cache/stats");

@@ -2,7 +2,7 @@
 
 import { ask } from "/dashboard/page/api.js";
 import { el, field, head, table } from "/dashboard/page/dom.js";
-import { bytes, count, date, shorten, until } from "/dashboard/page/format.js";
+import { bytes, count, date, isImplicit, shorten, tenantName, until } from "/dashboard/page/format.js";
 
 const LIMIT = 50;
 const FIELDS = [
@@ -24,7 +24,7 @@ export function entries() {
     columns: [
       { name: "Question", kind: "text wide", of: (row) => question(row) },
       { name: "Model", kind: "text", of: (row) => row.model },
-      { name: "Tenant", kind: "text", of: (row) => row.tenant },
+      { name: "Tenant", kind: "text", of: (row) => el("span", { title: row.tenant }, tenantName(row.tenant)) },
       { name: "Tags", kind: "text", of: (row) => tagsOf(row) },
       { name: "Made", kind: "text nowrap", of: (row) => date(row.created_at) },
       { name: "Expires", kind: "text nowrap", of: (row) => until(row.expires_at, Date.now() / 1000) },
@@ -97,6 +97,6 @@ function question(row) {
 }
 
 function tagsOf(row) {
-  const shown = row.tags.filter((tag) => !tag.startsWith("_"));
+  const shown = row.tags.filter((tag) => !isImplicit(tag));
   return shown.length ? el("span", {}, ...shown.map((tag) => el("code", { class: "tag" }, tag))) : "–";
 }

@@ -43,6 +43,12 @@ export function until(at, now) {
   return left <= 0 ? "expired" : `in ${seconds(left)}`;
 }
 
+// Tags that every answer carries without anybody having named them (`index.tags`).
+export const isImplicit = (tag) => /^(key|model|policy|route|subject|system|tenant):/.test(tag);
+
+// Tenants without a name are digests of their credentials.
+export const tenantName = (name) => name.replace(/^(credential:[0-9a-f]{8})[0-9a-f]+$/, "$1…");
+
 export const shorten = (text, length) => (text.length > length ? `${text.slice(0, length)}…` : text);
 
 // What became of a request, in the order in which charts stack it.

@@ -32,7 +32,7 @@ export function near() {
       ...row, is_served: row.served_up_to !== null && threshold <= row.served_up_to,
     }));
     const served = rows.filter((row) => row.is_served).length;
-    said.textContent = page.policy === null ? "No policy answers by meaning: give one `semantic: {}`."
+    said.textContent = page.policy === null ? "No policy answers by meaning: give one semantic: {}."
       : `${count(served)} of ${count(rows.length)} near misses would have been served. In force: ${page.threshold.toFixed(2)}.`;
     list.show(rows, (row) => row.request_id);
   }

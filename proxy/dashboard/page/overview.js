@@ -9,6 +9,7 @@ import {
 
 const SPANS = [["60", "last hour"], ["360", "last 6 hours"], ["1440", "last day"]];
 const TIERS = OUTCOMES.filter(([name]) => !["miss", "bypass"].includes(name));
+const REST = ["track", "sent to an upstream"];
 const LINES = [
   ["line-cached", "from the cache, median", "cached_p50_ms"],
   ["line-cached slow", "from the cache, 95th percentile", "cached_p95_ms"],
@@ -23,7 +24,7 @@ export function overview() {
     time: tile("Time saved"), tokens: tile("Tokens saved"), stored: tile("Stored answers"),
   };
   const rate = frame({
-    title: "Hit rate by tier", unit: "share of requests", legend: TIERS,
+    title: "Hit rate by tier", unit: "share of requests", legend: [...TIERS, REST],
     columns: ["From", "Requests", ...TIERS.map(([, text]) => text), "Hit rate"],
   });
   const latency = frame({
@@ -75,19 +76,20 @@ function showTiles(tiles, history, stats, span) {
   tiles.tokens.set(count(saved.tokens), span);
   tiles.time.set(seconds(saved.seconds), "waiting that clients were spared");
   const sums = Object.entries(saved.money).map(([unit, amount]) => `${money(amount)} ${unit}`);
-  tiles.money.set(sums.join(", ") || "–", sums.length ? span : "give the config `prices` to see it");
+  tiles.money.set(sums.join(", ") || "–", sums.length ? span : "needs prices in the config");
   const store = stats.store;
-  tiles.stored.set(count(store.entries), `${bytes(store.memory_bytes)} in memory, ${bytes(store.disk_bytes)} on disk`);
+  tiles.stored.set(count(store.entries), `${bytes(store.memory_bytes)} in memory${store.disk_bytes ? `, ${bytes(store.disk_bytes)} on disk` : ""}`);
 }
 
 function showRate(chart, bins, since, until) {
   const counted = bins.filter((bin) => allOf(bin.requests) > 0);
   const bars = counted.map((bin) => {
     const all = allOf(bin.requests);
+    const parts = TIERS.map(([name]) => [name, (bin.requests[name] ?? 0) / all]);
     return {
       since: bin.since, until: bin.until,
       title: `${minute(bin.since)}: ${percent(hitRate(bin.requests))} hits of ${count(all)} requests`,
-      parts: TIERS.map(([name]) => [name, (bin.requests[name] ?? 0) / all]),
+      parts: [...parts, [REST[0], parts.reduce((left, [, share]) => left - share, 1)]],
     };
   });
   chart.show(stacked(bars, since, until), counted.map((bin) => [

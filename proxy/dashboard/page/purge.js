@@ -56,7 +56,7 @@ export function purge() {
   });
 
   const tags = table({
-    caption: "Tags of the stored answers, the most frequent first",
+    caption: "Tags of the stored answers: first those that were named, the most frequent first",
     empty: "No stored answer carries a tag that matches. Requests name tags in X-Cache-Tags, policies find them by their rules.",
     columns: [
       { name: "Tag", kind: "text", of: (row) => el("code", {}, row.tag) },
@@ -92,7 +92,7 @@ export function purge() {
       head("Tags and purge", "When a source has changed, purge its tag: nothing that depended on it is served again, nor what is being made from it right now."),
       el("section", { class: "card" }, el("h2", {}, "Purge"),
         el("form", { class: "stack", on: { submit: (event) => event.preventDefault() } },
-          el("div", { class: "filters" }, field("What", kind), field("Names", names, "One a line, or with commas between.")),
+          el("div", { class: "filters top" }, field("What", kind), field("Names", names, "One a line, or with commas between.")),
           el("p", { class: "check" }, soft, el("label", { for: "purge-soft" }, "Soft: rules for stale answers may still serve them")),
           el("p", { class: "buttons" }, dry, sharp)),
         said),

@@ -2,7 +2,7 @@
 
 import { ask } from "/dashboard/page/api.js";
 import { el, field, head, select, table } from "/dashboard/page/dom.js";
-import { OUTCOMES, count, milliseconds, time } from "/dashboard/page/format.js";
+import { OUTCOMES, count, milliseconds, tenantName, time } from "/dashboard/page/format.js";
 import { outcome } from "/dashboard/page/outcome.js";
 
 const LIMIT = 100;
@@ -19,7 +19,7 @@ export function requests() {
       { name: "Outcome", kind: "text nowrap", of: (row) => outcome(row.outcome) },
       { name: "Why", kind: "text", of: (row) => why(row) },
       { name: "Model", kind: "text", of: (row) => row.model || "–" },
-      { name: "Tenant", kind: "text", of: (row) => row.tenant || "–" },
+      { name: "Tenant", kind: "text", of: (row) => el("span", { title: row.tenant }, tenantName(row.tenant) || "–") },
       { name: "Status", kind: "number", of: (row) => String(row.status || "–") },
       { name: "Tokens", kind: "number", of: (row) => `${count(row.input_tokens)} → ${count(row.output_tokens)}` },
       { name: "First byte", kind: "number", of: (row) => milliseconds(row.first_ms) },

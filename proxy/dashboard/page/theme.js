@@ -12,7 +12,10 @@
 
   document.addEventListener("DOMContentLoaded", () => {
     const button = document.getElementById("theme");
-    const name = () => { button.textContent = isDark() ? "Light theme" : "Dark theme"; };
+    const name = () => {
+      button.textContent = isDark() ? "Light" : "Dark";
+      button.setAttribute("aria-label", `${button.textContent} theme`);
+    };
     matchMedia("(prefers-color-scheme: dark)").addEventListener("change", name);
     button.addEventListener("click", () => {
       root.dataset.theme = isDark() ? "light" : "dark";
