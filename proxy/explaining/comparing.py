@@ -3,6 +3,7 @@
 from itertools import islice
 
 import msgspec
+from msgspec import UnsetType
 
 from index.verdict import Rules
 from proxy.explaining.difference import Difference, differences
@@ -70,4 +71,6 @@ def _apart(a: Explanation, b: Explanation) -> str:
 
 
 def _decoded(one: Explanation) -> object:
-    return {} if one.canonical is None else msgspec.json.decode(one.canonical)
+    if isinstance(one.canonical, UnsetType):
+        return {}
+    return msgspec.json.decode(one.canonical)

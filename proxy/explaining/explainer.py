@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 
 import msgspec
-from msgspec import Raw
+from msgspec import UNSET, Raw
 
 from index.store import Examined, Store
 from index.verdict import Rules
@@ -97,7 +97,7 @@ class Explainer:
             ),
             outcome="miss" if outcome is None else word(outcome),
             reasons=_reasons(reasons),
-            canonical=None if fingerprint is None else Raw(fingerprint.canonical),
+            canonical=UNSET if fingerprint is None else Raw(fingerprint.canonical),
             left_out=layout.left_out,
             folded=layout.folded,
             parts=layout.parts,

@@ -1,7 +1,7 @@
 """What `explain` answers. Times are Unix seconds."""
 
 import msgspec
-from msgspec import Raw
+from msgspec import UNSET, Raw, UnsetType
 
 from proxy.explaining.difference import Difference
 from proxy.seen import Seen
@@ -132,7 +132,7 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
     it would get if that served."""
     reasons: tuple[Reason, ...] = ()
     """Why it is not a hit."""
-    canonical: Raw | None = None
+    canonical: Raw | UnsetType = UNSET
     """What is compared: equal for two requests exactly where the upstream is asked the same."""
     left_out: tuple[LeftOut, ...] = ()
     folded: tuple[Difference, ...] = ()

@@ -2,12 +2,11 @@
 
 import asyncio
 import json
+import sys
 
 import pytest
 from misbehaving import serving
 from running import good, running
-
-from proxy.cli import main
 
 CONFIG = """
 listen: 127.0.0.1:0
@@ -33,10 +32,15 @@ async def p(tmp_path):
 
 
 @pytest.fixture
-def rejoinder(p, capsys):
+def rejoinder(p):
     async def run(*arguments):
-        code = await asyncio.to_thread(main, [*arguments, "--admin", p.admin_url])
-        return code, *capsys.readouterr()
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "proxy.cli", *arguments, "--admin", p.admin_url),
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+        )
+        out, err = await process.communicate()
+        return process.returncode, out.decode(), err.decode()
 
     return run
 
