@@ -163,7 +163,8 @@ def _tenants(config: Config) -> Iterator[Finding]:
     for name in config.tenants.limits:
         if name not in known:
             message = f"no key belongs to a tenant `{name}`{suggest(name, known)}"
-            yield Finding(path=("tenants", "limits", name), message=message)
+            path = ("tenants", "limits", name)
+            yield Finding(path=path, message=message, target=("tenants", "keys"))
 
 
 def _policies(config: Config) -> Iterator[Finding]:
