@@ -160,6 +160,8 @@ class PageLibrary:
         )
 
     def _hear(self, moment: Moment) -> bool:
+        if self._shelf.has_arrived():
+            self._take_over()
         is_told = self._log.hear(moment)
         if not is_told:
             self._cache.purge(EVERYTHING)
@@ -168,6 +170,15 @@ class PageLibrary:
             # Before the first page lies there, so that none is ever taken for newer than it is.
             self._shelf.purge(_NOTHING, moment)
         return is_told
+
+    def _take_over(self) -> None:
+        """What another engine has left is of use when it has seen the very purges that were made
+        known here."""
+        left, known = self._shelf.moment, self._log.known
+        if known is None:
+            self._log = PurgeLog(left)
+        elif left is not None and left != known:
+            self._shelf.purge(EVERYTHING, known)
 
     def _file(self, sequence: Sequence, index: int, page: int) -> None:
         chain, token_ids, tags = sequence.chain, sequence.token_ids, sequence.tags

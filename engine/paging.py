@@ -9,6 +9,7 @@ import msgspec
 from engine.blocks import PageAllocator
 from engine.config import EngineConfig
 from engine.disk import FileBusy, PageFile, Shape
+from engine.lateshelf import LateShelf
 from engine.library import Library, NoLibrary, PageLibrary
 from engine.moves import PageMover, SwapIn, SwapOut
 from engine.pool import PagePool
@@ -75,20 +76,27 @@ def _shelf(
     """Without the file the engine works all the same."""
     if config.kv_disk is None:
         return NoShelf()
+    path = Path(config.kv_disk)
     shape = Shape(
         fingerprint=fingerprint.hex(),
         page_bytes=pool.layout.page_bytes,
         page_tokens=pool.layout.page_tokens,
     )
-    try:
-        file = PageFile.open(Path(config.kv_disk), shape)
+
+    def on_disk() -> DiskShelf:
         return DiskShelf(
-            file,
+            PageFile.open(path, shape),
             max_bytes=config.kv_disk_bytes,
             cache=cache,
             pages=pages,
             storage=pool.storage,
         )
-    except (FileBusy, OSError) as error:
+
+    try:
+        return on_disk()
+    except FileBusy as error:
+        log.warning("no pages on disk until their file is free: %s", error)
+        return LateShelf(on_disk)
+    except OSError as error:
         log.error("no pages on disk: %s", error)
         return NoShelf()

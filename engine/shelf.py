@@ -35,6 +35,10 @@ class Shelf(Protocol):
         """Pages that lie there."""
         ...
 
+    def has_arrived(self) -> bool:
+        """What lies there can be used from now on, and could not when this was last asked."""
+        ...
+
     def offer(self, page: KnownPage) -> None:
         """A page was published or used; keep it, with the tags it has now."""
         ...
@@ -57,6 +61,9 @@ class NoShelf:
 
     moment: Moment | None = None
     num_pages = 0
+
+    def has_arrived(self) -> bool:
+        return False
 
     def offer(self, page: KnownPage) -> None: ...
 
@@ -109,6 +116,9 @@ class DiskShelf:
     @property
     def num_pages(self) -> int:
         return len(self._tree)
+
+    def has_arrived(self) -> bool:
+        return False
 
     def offer(self, page: KnownPage) -> None:
         self._settle()

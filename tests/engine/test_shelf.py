@@ -23,6 +23,13 @@ def end(engine: Engine) -> None:
     shelf._file.close()
 
 
+def end_late(engine: Engine) -> None:
+    """The same for one that got the file later."""
+    shelf = engine._paging.library._shelf._shelf
+    shelf._finish()
+    shelf._file.close()
+
+
 @pytest.mark.parametrize("kv_dtype", ["fp32", "int8"])
 def test_pages_are_the_same_cold_hit_restored_and_in_the_file(
     tiny: Kit, tmp_path: Path, kv_dtype: str
@@ -143,3 +150,37 @@ def test_an_engine_whose_file_is_in_use_works_without(tiny: Kit, tmp_path: Path)
     assert ask(second, prompt(40), as_of=at(0)) == ask(first, prompt(40), as_of=at(0))
     assert second.occupancy().disk_pages == 0
     end(first)
+
+
+def test_an_engine_takes_over_the_file_when_the_one_before_it_has_ended(
+    tiny: Kit, tmp_path: Path
+) -> None:
+    first = engine_on(tiny, tmp_path / "pages")
+    cold = ask(first, prompt(70), as_of=at(0))
+    second = engine_on(tiny, tmp_path / "pages")
+    ask(second, prompt(40, seed=1), as_of=at(0))
+    end(first)
+    assert ask(second, prompt(70), as_of=at(0)) == (cold[0], 64)
+    ask(second, prompt(70, seed=2), as_of=at(0))
+    end_late(second)
+    third = engine_on(tiny, tmp_path / "pages")
+    assert ask(third, prompt(70, seed=2), as_of=at(0))[1] == 64, "it writes there, too"
+    end(third)
+
+
+@pytest.mark.parametrize("told", ["the one before", "the one after"])
+def test_what_was_left_by_an_engine_that_saw_other_purges_is_not_taken_over(
+    tiny: Kit, tmp_path: Path, told: str
+) -> None:
+    first = engine_on(tiny, tmp_path / "pages")
+    ask(first, prompt(70), tags=("a",), as_of=at(0))
+    second = engine_on(tiny, tmp_path / "pages")
+    ask(second, prompt(40, seed=1), as_of=at(0))
+    engine = first if told == "the one before" else second
+    engine.purge(Purge(tags=("b",), moment=at(1)))
+    end(first)
+    assert ask(second, prompt(70), tags=("a",), as_of=at(1))[1] == 0
+    end_late(second)
+    third = engine_on(tiny, tmp_path / "pages")
+    assert third.purge(Purge(tags=("a",), dry_run=True, moment=at(1))).num_pages == 4
+    end(third)
