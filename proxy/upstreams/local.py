@@ -28,12 +28,16 @@ from proxy.errors import (
 from proxy.settings.engine import Engine
 from proxy.settings.upstreams import Timeout
 from proxy.upstreams.base import PagePurge, Server, UpstreamRequest, UpstreamResponse
-from proxy.upstreams.local_ask import chat_request, completion_request
-from proxy.upstreams.local_calls import reader
+from proxy.upstreams.local_ask import chat_request, completion_request, response_request
+from proxy.upstreams.local_calls import Reader, reader
 from proxy.upstreams.local_chat import ChatForm
 from proxy.upstreams.local_completion import CompletionForm
+from proxy.upstreams.local_long import long_context
 from proxy.upstreams.local_pages import Look, purge_of, sharing_of, unseen
-from proxy.upstreams.local_request import ChatBody, decode_chat, decode_completion
+from proxy.upstreams.local_request import decode_chat, decode_completion
+from proxy.upstreams.local_response import ResponseForm
+from proxy.upstreams.local_response_body import decode_response
+from proxy.upstreams.local_tools import Tooling
 from proxy.upstreams.local_writing import Ask, plain, streamed
 
 _LOAD_S = 600.0
@@ -88,6 +92,9 @@ class LocalUpstream:
     def identity(self) -> str:
         """The file's digest covers tensors, vocabulary and chat template."""
         modes = f"kv:{self._engine.kv_cache.dtype} weights:{self._engine.weights}"
+        kept = self._engine.long_context
+        if kept.mode != "full":
+            modes += f" long_context:{msgspec.json.encode(kept).decode()}"
         return f"{self.name} sha256:{self._weights.sha256()} {modes}"
 
     @property
@@ -138,32 +145,54 @@ class LocalUpstream:
         """Raises ClientError."""
         match method, path:
             case "POST", "/chat/completions":
-                chat = decode_chat(body)
-                return Ask(
-                    request=chat_request(chat),
-                    form=self._chat_form(chat),
-                    prompt_field="messages",
-                    stream=bool(chat.stream),
-                )
+                return self._chat_ask(body)
             case "POST", "/completions":
-                completion = decode_completion(body)
-                return Ask(
-                    request=completion_request(completion),
-                    form=CompletionForm(model=self._model_id, created=int(time.time())),
-                    prompt_field="prompt",
-                    stream=bool(completion.stream),
-                )
+                return self._completion_ask(body)
+            case "POST", "/responses":
+                return self._response_ask(body)
             case _:
                 raise ClientError(404, _not_served(method, path), code="unknown_url")
 
-    def _chat_form(self, chat: ChatBody) -> ChatForm:
-        tooling = chat.tooling
-        return ChatForm(
+    def _chat_ask(self, body: bytes) -> Ask:
+        chat = decode_chat(body)
+        form = ChatForm(
+            model=self._model_id, created=int(time.time()), reader=self._reader(chat.tooling)
+        )
+        return Ask(
+            request=chat_request(chat),
+            form=form,
+            prompt_field="messages",
+            stream=bool(chat.stream),
+        )
+
+    def _completion_ask(self, body: bytes) -> Ask:
+        completion = decode_completion(body)
+        return Ask(
+            request=completion_request(completion),
+            form=CompletionForm(model=self._model_id, created=int(time.time())),
+            prompt_field="prompt",
+            stream=bool(completion.stream),
+        )
+
+    def _response_ask(self, body: bytes) -> Ask:
+        response = decode_response(body)
+        form = ResponseForm(
+            response,
             model=self._model_id,
             created=int(time.time()),
-            # Of the model that answers: not known before it has been admitted there.
-            reader=(lambda: reader(self._tool_format, tooling)) if tooling.offered else None,
+            reader=self._reader(response.tooling),
         )
+        return Ask(
+            request=response_request(response),
+            form=form,
+            prompt_field="input",
+            stream=bool(response.stream),
+            fields={"messages": "input", "response_format": "text.format"},
+        )
+
+    def _reader(self, tooling: Tooling) -> Callable[[], Reader] | None:
+        # The format is that of the model that answers: not known before it has been admitted there.
+        return (lambda: reader(self._tool_format, tooling)) if tooling.offered else None
 
     async def _admitted(self, ask: Ask, sharing: Sharing) -> Generation:
         """Waits for the model. Raises UpstreamUnreachable."""
@@ -178,7 +207,8 @@ class LocalUpstream:
         try:
             return await generation.started()
         except RequestRefused as error:
-            param = error.param or ask.prompt_field
+            named = error.param or ask.prompt_field
+            param = ask.fields.get(named, named)
             raise ClientError(400, error.message, param=param, code=error.code) from error
         except EngineDown as error:
             raise self._broken(error, before_first_byte=True) from error
@@ -233,7 +263,7 @@ class _Body(AsyncGenerator[bytes, None]):
 
 
 def _not_served(method: str, path: str) -> str:
-    served = "It serves POST /chat/completions and POST /completions"
+    served = "It serves POST /chat/completions, POST /completions and POST /responses"
     if path == "/embeddings":
         served += "; route embeddings to an upstream with an embedding model"
     return f"The bundled engine does not serve {method} {path}. {served}."
@@ -275,6 +305,7 @@ def engine_config(engine: Engine) -> EngineConfig:
         kv_disk=None if engine.kv_cache.disk is None else engine.kv_cache.disk.path,
         kv_disk_bytes=0 if engine.kv_cache.disk is None else int(engine.kv_cache.disk.max),
         max_context=engine.max_context,
+        long_context=long_context(engine.long_context),
         max_batch=engine.max_batch,
         threads=engine.threads,
     )

@@ -43,14 +43,21 @@ def usage_of(*, prompt_tokens: int, completion_tokens: int, cached_tokens: int) 
     }
 
 
-def event(chunk: Json) -> bytes:
-    """A server-sent event."""
+def data_frame(chunk: Json) -> bytes:
+    """A server-sent event without a name."""
     return b"data: " + msgspec.json.encode(chunk) + b"\n\n"
 
 
 class AnswerForm(Protocol):
     """One answer's envelope, of one stream or one plain body: it may hold what is still to come
     of each choice. Chunks of a stream share id, time and model."""
+
+    closing: bytes
+    """What a stream says after its last chunk."""
+
+    def frame(self, chunk: Json) -> bytes:
+        """A chunk as a server-sent event."""
+        ...
 
     def begin(self, index: int) -> list[Json]:
         """Chunks before a choice's first text."""
@@ -65,8 +72,8 @@ class AnswerForm(Protocol):
         ...
 
     def usage(self, usage: Json) -> Json:
-        """The chunk without choices that ends every stream, as if `include_usage` were asked of
-        it; the proxy takes it out for clients that did not. Before it, usage is null."""
+        """The last chunk of a stream, sent as if `include_usage` were asked of it; the proxy takes
+        it out for clients that did not. Before it, usage is null."""
         ...
 
     def whole(self, choices: Sequence[Choice], usage: Json) -> Json:

@@ -7,15 +7,18 @@ import msgspec
 from engine.constraint import Constraint, Function
 from engine.protocol import Message, Request, ToolCall
 from engine.sampling import Sampling
+from proxy.upstreams.local_decoding import refuse
+from proxy.upstreams.local_items import messages_of
+from proxy.upstreams.local_long import long_context_asked
 from proxy.upstreams.local_request import (
     ChatBody,
     CompletionBody,
     SamplingBody,
     Turn,
-    refuse,
     single_prompt,
     turn_text,
 )
+from proxy.upstreams.local_response_body import ResponseBody
 from proxy.upstreams.local_tools import (
     CallBody,
     ObjectFormat,
@@ -41,6 +44,7 @@ def chat_request(chat: ChatBody) -> Request:
         constraint=_constraint(chat.response_format, tooling),
         sampling=_sampling(chat, max_tokens=max_tokens, top_logprobs=top_logprobs),
         num_choices=chat.n or 1,
+        long_context=long_context_asked(chat.long_context),
     )
 
 
@@ -54,6 +58,22 @@ def completion_request(completion: CompletionBody) -> Request:
         echo=bool(completion.echo),
         sampling=_sampling(completion, max_tokens=max_tokens, top_logprobs=completion.logprobs),
         num_choices=completion.n or 1,
+        long_context=long_context_asked(completion.long_context),
+    )
+
+
+def response_request(response: ResponseBody) -> Request:
+    """Raises ClientError for what cannot be honoured."""
+    tooling = response.tooling
+    return Request(
+        messages=tuple(messages_of(response.input, response.instructions)),
+        tools=tuple(msgspec.to_builtins(tool) for tool in tooling.offered),
+        constraint=_constraint(response.response_format, tooling),
+        sampling=_sampling(
+            SamplingBody(temperature=response.temperature, top_p=response.top_p),
+            max_tokens=response.max_output_tokens,
+            top_logprobs=response.wanted_logprobs,
+        ),
     )
 
 

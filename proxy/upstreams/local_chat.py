@@ -5,18 +5,24 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 from typing import assert_never
 
-from proxy.upstreams.local_answer import Choice, Json, TokenDetail
+from proxy.upstreams.local_answer import DONE, Choice, Json, TokenDetail, data_frame
 from proxy.upstreams.local_calls import Argued, Called, Heard, Reader, Said
+from proxy.upstreams.local_reading import Reading
 
 
 class ChatForm:
     """`chat.completion` and its chunks. See `proxy.upstreams.local_answer.AnswerForm`."""
 
+    closing = DONE
+
     def __init__(self, *, model: str, created: int, reader: Callable[[], Reader] | None) -> None:
         """`reader`: of one choice, where there are tools; first called with the first text."""
         self._head = {"id": f"chatcmpl-{uuid.uuid4().hex}", "created": created, "model": model}
         self._reader = reader
-        self._choices: dict[int, _Choice] = defaultdict(lambda: _Choice(reader))
+        self._choices: dict[int, Reading] = defaultdict(lambda: Reading(reader))
+
+    def frame(self, chunk: Json) -> bytes:
+        return data_frame(chunk)
 
     def begin(self, index: int) -> list[Json]:
         content = "" if self._reader is None else None
@@ -83,39 +89,6 @@ class ChatForm:
         }
         head = {**self._head, "object": "chat.completion.chunk"}
         return head | {"choices": [choice], "usage": None}
-
-
-class _Choice:
-    """One choice as it is read. Log-probabilities wait for the text of their tokens, and are
-    dropped where that turned out to be a call."""
-
-    def __init__(self, reader: Callable[[], Reader] | None) -> None:
-        self._reader = reader() if reader is not None else None
-        self._held: list[TokenDetail] | None = None
-        self._calls = False
-
-    def push(self, text: str) -> list[Heard]:
-        if self._reader is None:
-            return [Said(text=text)] if text else []
-        return self._noted(self._reader.push(text))
-
-    def close(self) -> list[Heard]:
-        return [] if self._reader is None else self._noted(self._reader.close())
-
-    def hold(self, logprobs: Sequence[TokenDetail] | None) -> None:
-        if logprobs is not None:
-            self._held = [*(self._held or ()), *logprobs]
-
-    def release(self) -> list[TokenDetail] | None:
-        held, self._held = self._held, None if self._held is None else []
-        return held
-
-    def finish_reason(self, of_engine: str) -> str:
-        return "tool_calls" if self._calls and of_engine == "stop" else of_engine
-
-    def _noted(self, heard: list[Heard]) -> list[Heard]:
-        self._calls = self._calls or any(isinstance(one, Called) for one in heard)
-        return heard
 
 
 def _calls(heard: Sequence[Heard]) -> list[Json]:

@@ -4,12 +4,14 @@ import uuid
 from collections import Counter
 from collections.abc import Sequence
 
-from proxy.upstreams.local_answer import Choice, Json, TokenDetail
+from proxy.upstreams.local_answer import DONE, Choice, Json, TokenDetail, data_frame
 
 
 class CompletionForm:
     """`text_completion`, streamed under the same name. See
     `proxy.upstreams.local_answer.AnswerForm`."""
+
+    closing = DONE
 
     def __init__(self, *, model: str, created: int) -> None:
         self._head = {
@@ -20,6 +22,9 @@ class CompletionForm:
         }
         self._lengths: Counter[int] = Counter()
         """Of the text so far, by choice."""
+
+    def frame(self, chunk: Json) -> bytes:
+        return data_frame(chunk)
 
     def begin(self, index: int) -> list[Json]:
         return []

@@ -4,14 +4,14 @@ Unknown fields are ignored, as OpenAI-compatible servers do. So are hints that m
 answer (`user`, `metadata`, `store`, `service_tier`, `prediction`, `reasoning_effort`, …).
 """
 
-import re
 from collections.abc import Sequence
-from typing import Annotated, Any, Literal, NoReturn, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
 import msgspec
 from msgspec import Meta
 
-from proxy.errors import ClientError
+from proxy.settings.longcontext import LongContext
+from proxy.upstreams.local_decoding import decode, refuse, refuse_unsupported
 from proxy.upstreams.local_tools import (
     CallBody,
     ResponseFormat,
@@ -24,8 +24,6 @@ from proxy.upstreams.local_tools import (
 _MAX_STOPS = 16
 _COMPLETION_MAX_TOKENS = 16
 """OpenAI's default for legacy completions."""
-_MISSING = re.compile(r"missing required field `(\w+)`")
-_PATH = re.compile(r" - at (?:`key` in )?`\$\.?(.*)`$")
 
 Penalty = Annotated[float, Meta(ge=-2, le=2)]
 Tokens = Annotated[int, Meta(ge=1)]
@@ -63,6 +61,7 @@ class SamplingBody(msgspec.Struct, frozen=True, kw_only=True):
     n: Annotated[int, Meta(ge=1, le=16)] | None = None
     min_tokens: Annotated[int, Meta(ge=0)] | None = None
     ignore_eos: bool | None = None
+    long_context: LongContext | None = None
     stream: bool | None = None
     stream_options: StreamOptions | None = None
 
@@ -122,7 +121,7 @@ def decode_chat(body: bytes) -> ChatBody:
         "audio": chat.audio is not None,
         "web_search_options": chat.web_search_options is not None,
     }
-    _refuse_unsupported(refused)
+    refuse_unsupported(refused)
     if chat.top_logprobs is not None and not chat.logprobs:
         refuse("`top_logprobs` needs `logprobs: true`.", "top_logprobs")
     return chat
@@ -135,7 +134,7 @@ def decode_completion(body: bytes) -> CompletionBody:
         "suffix": bool(completion.suffix),
         "best_of": completion.best_of not in (None, completion.n or 1),
     }
-    _refuse_unsupported(refused)
+    refuse_unsupported(refused)
     if completion.echo and completion.logprobs is not None:
         refuse("Log-probabilities of the prompt are not computed: `echo` goes alone.", "logprobs")
     return completion
@@ -176,30 +175,10 @@ def _part_text(part: dict[str, Any], index: int, at: int) -> str:
     return text
 
 
-def refuse(message: str, param: str) -> NoReturn:
-    """Raises ClientError (400)."""
-    raise ClientError(400, message, param=param)
-
-
 def _decode(body: bytes, kind: type[Body]) -> Body:
-    try:
-        decoded = msgspec.json.decode(body, type=kind)
-    except msgspec.ValidationError as error:
-        raise _client_error(error) from error
-    except msgspec.DecodeError as error:
-        raise ClientError(400, f"The body is not valid JSON: {error}") from error
+    decoded = decode(body, kind)
     _check_stops(decoded.stops)
     return decoded
-
-
-def _client_error(error: msgspec.ValidationError) -> ClientError:
-    """`Expected `float` <= 2.0 - at `$.temperature`` → param `temperature`."""
-    message = str(error)
-    path, missing = _PATH.search(message), _MISSING.search(message)
-    names = [path[1] if path else "", missing[1] if missing else ""]
-    param = ".".join(name for name in names if name) or None
-    problem = f"{_PATH.sub('', message)}."
-    return ClientError(400, f"`{param}`: {problem}" if param else problem, param=param)
 
 
 def _check_stops(stops: Sequence[str]) -> None:
@@ -207,9 +186,3 @@ def _check_stops(stops: Sequence[str]) -> None:
         refuse(f"At most {_MAX_STOPS} stop strings are possible.", "stop")
     if "" in stops:
         refuse("A stop string cannot be empty.", "stop")
-
-
-def _refuse_unsupported(refused: dict[str, bool]) -> None:
-    for name, is_refused in refused.items():
-        if is_refused:
-            refuse(f"The bundled engine cannot honour this `{name}`.", name)

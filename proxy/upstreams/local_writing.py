@@ -1,19 +1,17 @@
 """What the engine sends for a request, written as the answer to it."""
 
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 
 import msgspec
 
 from engine.generation import Generation
 from engine.protocol import Delta, Finished, Request, Started, TokenChoice, TokenLogprob
 from proxy.upstreams.local_answer import (
-    DONE,
     AnswerForm,
     Choice,
     Json,
     Token,
     TokenDetail,
-    event,
     usage_of,
 )
 
@@ -25,6 +23,8 @@ class Ask(msgspec.Struct, frozen=True, kw_only=True):
     form: AnswerForm
     prompt_field: str
     stream: bool
+    fields: Mapping[str, str] = {}
+    """What the body calls a field that the engine names otherwise in an error."""
 
 
 async def streamed(
@@ -34,19 +34,19 @@ async def streamed(
         completion_tokens = cached_tokens = 0
         for index in range(ask.request.num_choices):
             for chunk in ask.form.begin(index):
-                yield event(chunk)
+                yield ask.form.frame(chunk)
         async for item in generation:
             match item:
                 case Delta(index=index, text=text):
                     for chunk in ask.form.pieces(index, text, _details(ask, item.logprobs)):
-                        yield event(chunk)
+                        yield ask.form.frame(chunk)
                 case Finished(index=index, reason=reason):
                     completion_tokens += item.completion_tokens
                     cached_tokens += item.cached_tokens
                     for chunk in ask.form.end(index, reason):
-                        yield event(chunk)
-        yield event(ask.form.usage(_usage(started, completion_tokens, cached_tokens)))
-        yield DONE
+                        yield ask.form.frame(chunk)
+        last = ask.form.usage(_usage(started, completion_tokens, cached_tokens))
+        yield ask.form.frame(last) + ask.form.closing
 
 
 async def plain(ask: Ask, generation: Generation, started: Started) -> AsyncGenerator[bytes, None]:
