@@ -8,6 +8,7 @@ from typing import Literal
 
 from cyclopts import App, CycloptsError, Parameter
 
+from proxy.commands.analyze import analyze
 from proxy.commands.check import check
 from proxy.commands.entries import entries
 from proxy.commands.entry import entry
@@ -28,7 +29,7 @@ from proxy.errors import ConfigError
 _COMMANDS = (
     *(serve, check, schema, import_litellm),
     *(stats, entries, entry, purge, feedback, explain, erase),
-    *(export, import_, warm),
+    *(export, import_, warm, analyze),
 )
 """Light to import: each imports what it works with when it is called."""
 

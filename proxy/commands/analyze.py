@@ -1,0 +1,73 @@
+"""`rejoinder analyze`: what policies bring on a log, and what would bring more."""
+
+from pathlib import Path
+from typing import Annotated
+
+from cyclopts import Parameter
+
+from proxy.commands.failure import FAILED, MISUSED, OK, CommandFailed
+from proxy.commands.output import note, print_json, print_line
+
+
+def analyze(
+    log: Path,
+    /,
+    *,
+    config: Path | None = None,
+    as_json: Annotated[bool, Parameter(name="--json")] = False,
+) -> int:
+    """Replay a log against the policies of a config, offline, and propose changes.
+
+    The log: lines of the request log (`record: {bodies: true}`), of OpenAI's batch files, or
+    bodies of chat requests. It says how many requests would have been answered from the cache, in
+    the same words and by meaning, what that saves, what in the prompts keeps answers apart, and
+    which rules would help by how much. Nothing is asked of an upstream, and nothing is changed:
+    what is proposed is printed as a difference.
+
+    Exit code 1: no line could be asked again.
+
+    **Examples**
+
+        rejoinder analyze var/requests.jsonl --config rejoinder.yaml
+
+        rejoinder analyze batch.jsonl --json
+
+    Parameters
+    ----------
+    log
+        The lines.
+    config
+        The config; without one, exact answers that are shared for an hour.
+    as_json
+        Print the report as JSON.
+    """
+    import asyncio
+    import os
+
+    import msgspec
+
+    from index.errors import EmbedderFault
+    from proxy.analyzing.run import DEFAULT, analyze
+    from proxy.commands.analyzed import report_lines
+    from proxy.commands.progress import progress
+    from proxy.settings.file import parse, text_of
+
+    text = DEFAULT if config is None else text_of(config)
+    loaded = parse(config or Path("default"), text, environ=os.environ)
+    work = analyze(
+        log, loaded.config, text, progress=lambda what, total: progress(what, total=total)
+    )
+    try:
+        report = asyncio.run(work)
+    except OSError as error:
+        raise CommandFailed(f"cannot read {log}: {error.strerror}", code=MISUSED) from None
+    except EmbedderFault as fault:
+        raise CommandFailed(f"no embedder: {fault}") from None
+    if as_json:
+        print_json(msgspec.json.encode(report))
+    else:
+        for line in report_lines(report):
+            print_line(line)
+        for problem in report.problems:
+            note(problem)
+    return FAILED if report.lines == report.unread else OK
