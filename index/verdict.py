@@ -5,6 +5,7 @@ from typing import Literal
 
 import msgspec
 
+from index.calibration import AS_IT_IS, Calibration
 from index.guards.content import Difference, compare_content
 from index.guards.own import OwnRule
 from index.guards.parse import GUARDS, Parsed, parse
@@ -40,7 +41,8 @@ class Thresholds(msgspec.Struct, frozen=True, kw_only=True):
     """Asked on top for each further word."""
     reordered: float
     """The words they share stand in another order, and others differ: then the sentence may have
-    been turned. Where no other word differs, another order is always refused."""
+    been turned. Where no other word differs, another order is always refused; so it is in Chinese,
+    where characters count as words and some always differ."""
     slip: float
     """The two are one text, mistyped."""
 
@@ -53,6 +55,8 @@ class Rules(msgspec.Struct, frozen=True, kw_only=True):
     """Names of the guards that are on."""
     own: tuple[OwnRule, ...] = ()
     """They hold whatever the profile, also between two spellings of one text."""
+    calibration: Calibration = AS_IT_IS
+    """What the embedder's similarities are worth; the thresholds are of that worth."""
 
 
 STRICT = Thresholds(
@@ -103,20 +107,22 @@ def rules_for(
     threshold: float | None = None,
     guards: Mapping[str, bool] | None = None,
     own: tuple[OwnRule, ...] = (),
+    calibration: Calibration = AS_IT_IS,
 ) -> Rules:
     """The rules of a profile, changed by a policy.
 
-    `threshold` is the least similarity whatever the words say. A higher one than the profile's
-    narrows all others in proportion, so that it also fits an embedder whose similarities crowd
-    near 1. `guards` switches single guards on or off by name; `own` adds rules.
+    `threshold` is the least similarity whatever the words say, a cosine of the embedder. Above
+    that of `strict` it narrows all others in proportion, on every profile alike, so that they stay
+    in their order. `guards` switches single guards on or off by name; `own` adds rules.
     """
     rules = _PROFILES[profile]
     switched = guards or {}
     on = {name for name, is_on in switched.items() if is_on}
     return Rules(
-        thresholds=_scaled(rules.thresholds, threshold),
+        thresholds=_scaled(rules.thresholds, None if threshold is None else calibration(threshold)),
         guards=(rules.guards | on) - (switched.keys() - on),
         own=own,
+        calibration=calibration,
     )
 
 
@@ -124,7 +130,7 @@ def _scaled(default: Thresholds, threshold: float | None) -> Thresholds:
     if threshold is None:
         return default
     # What is left up to 1 shrinks as a whole; a lower threshold leaves the others where they are.
-    share = min(1.0, (1 - threshold) / (1 - default.same))
+    share = min(1.0, (1 - threshold) / (1 - STRICT.same))
 
     def moved(least: float) -> float:
         return max(threshold, 1 - (1 - least) * share)
@@ -160,22 +166,22 @@ def judge(query: str, candidate: str, *, similarity: float, rules: Rules) -> Ver
     """Judge a candidate that was found by `similarity` (cosine of the two embeddings)."""
     if query == candidate:
         return Accepted(similarity)
-    if similarity < rules.thresholds.slip:
+    worth = rules.calibration(similarity)
+    if worth < rules.thresholds.slip:
         return Refused("similarity")
     a, b = parse(query), parse(candidate)
     guards = rules.guards
-    if slipped(a.squeezed, b.squeezed, words=a.words ^ b.words):
+    is_slip = slipped(a.squeezed, b.squeezed, words=a.words ^ b.words)
+    if is_slip:
         guards &= _NEVER_SLIPS
-    elif similarity < rules.thresholds.same:
+    elif worth < rules.thresholds.same:
         return Refused("similarity")
     reason = _guarded(a, b, guards)
-    if reason is not None:
-        return Refused(reason)
-    if any(rule.differs(query, candidate) for rule in rules.own):
-        return Refused(OWN)
-    if guards is not rules.guards:
-        return Accepted(similarity)
-    return _measured(a, b, similarity=similarity, rules=rules)
+    if reason is None and any(rule.differs(query, candidate) for rule in rules.own):
+        reason = OWN
+    if reason is None and not is_slip:
+        reason = _measured(a, b, worth=worth, rules=rules)
+    return Accepted(similarity) if reason is None else Refused(reason)
 
 
 def _guarded(a: Parsed, b: Parsed, names: frozenset[str]) -> str | None:
@@ -187,17 +193,17 @@ def _guarded(a: Parsed, b: Parsed, names: frozenset[str]) -> str | None:
     return None
 
 
-def _measured(a: Parsed, b: Parsed, *, similarity: float, rules: Rules) -> Verdict:
+def _measured(a: Parsed, b: Parsed, *, worth: float, rules: Rules) -> str | None:
     difference = compare_content(a.content, b.content)
     if difference.reordered and WORD_ORDER in rules.guards:
         alone = difference.exchanged + difference.added == 0
-        if alone or similarity < rules.thresholds.reordered:
-            return Refused(WORD_ORDER)
+        if alone or a.chinese or b.chinese or worth < rules.thresholds.reordered:
+            return WORD_ORDER
     if CONTENT in rules.guards:
         yes_or_no = a.yes_or_no or b.yes_or_no
-        if similarity < _asked(difference, rules.thresholds, yes_or_no=yes_or_no):
-            return Refused(CONTENT)
-    return Accepted(similarity)
+        if worth < _asked(difference, rules.thresholds, yes_or_no=yes_or_no):
+            return CONTENT
+    return None
 
 
 def _asked(difference: Difference, thresholds: Thresholds, *, yes_or_no: bool) -> float:

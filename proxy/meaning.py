@@ -1,19 +1,36 @@
 """From what a policy's config says about meaning to what the index decides by. Pure."""
 
+from collections.abc import Callable
+from functools import partial
+
+from index.calibration import AS_IT_IS, Calibration, calibration_of
 from index.guards.own import OwnRule, rule_of_pattern, rule_of_words
 from index.verdict import Rules, rules_for
 from index.volatility import Patterns, patterns_of
+from proxy.settings.embedder import Embedder
 from proxy.settings.semantic import Refusal, Semantic
 from proxy.settings.volatile import Volatile
 
 
-def rules_of_tier(tier: Semantic) -> Rules:
+def calibration_for(embedder: Embedder | None) -> Calibration:
+    """What the embedder's similarities are worth. Those of one that is not known are taken as they
+    are; the config's checks see to it that nothing is served by them unproven."""
+    return (calibration_of(embedder.model) if embedder is not None else None) or AS_IT_IS
+
+
+def rules_of_tiers(embedder: Embedder | None) -> Callable[[Semantic], Rules]:
+    """What makes the verdict's rules of the tiers of a config with this embedder."""
+    return partial(rules_of_tier, calibration=calibration_for(embedder))
+
+
+def rules_of_tier(tier: Semantic, *, calibration: Calibration = AS_IT_IS) -> Rules:
     """The verdict's rules of a semantic tier. The config was checked."""
     return rules_for(
         tier.profile,
         threshold=tier.threshold,
         guards={name: switch == "on" for name, switch in tier.guards.items()},
         own=tuple(map(_own_rule, tier.refuse)),
+        calibration=calibration,
     )
 
 

@@ -25,7 +25,7 @@ from proxy.flights import Flights
 from proxy.forwarding import Forwarder
 from proxy.intake import Intake
 from proxy.keeping import Keeper
-from proxy.meaning import patterns_of_policy, rules_of_tier
+from proxy.meaning import calibration_for, patterns_of_policy, rules_of_tiers
 from proxy.meters import Meters
 from proxy.metrics import Metrics
 from proxy.observing.prices import Prices
@@ -135,7 +135,7 @@ def make_site(
         secret=shared.secret,
         applications=[n for n, one in config.upstreams.items() if one.kind == "application"],
         patterns_of=patterns_of_policy,
-        rules_of=rules_of_tier,
+        rules_of=rules_of_tiers(config.embedder),
     )
     keeper = Keeper(
         cache=shared.cache,
@@ -156,7 +156,12 @@ def make_site(
     auditor = Auditor(
         ledger=shared.audits.ledger,
         forwarder=forwarder,
-        judges=Judges(router=router, outgoing=outgoing, semantic=lambda: shared.cache.semantic),
+        judges=Judges(
+            router=router,
+            outgoing=outgoing,
+            semantic=lambda: shared.cache.semantic,
+            calibration=calibration_for(config.embedder),
+        ),
         reports=shared.audits.reports,
         metrics=shared.metrics,
     )

@@ -179,6 +179,7 @@ def _table() -> dict[str, tuple[str, ...]]:
 
 
 _TABLE = _table()
+_CHARACTER = re.compile(r"[\u3400-\u9fff]")
 
 WORD = r"(?=[\u3400-\u9fff])(?:{})".format(
     "|".join([*sorted(map(re.escape, _TABLE), key=len, reverse=True), r"[\u3400-\u9fff]"])
@@ -189,3 +190,8 @@ WORD = r"(?=[\u3400-\u9fff])(?:{})".format(
 def read_as(word: str) -> tuple[str, ...]:
     """The words that a Chinese word is read as; none for a particle."""
     return _TABLE.get(word, (word,))
+
+
+def has_chinese(text: str) -> bool:
+    """Whether a text has Chinese characters."""
+    return not text.isascii() and _CHARACTER.search(text) is not None

@@ -6,6 +6,7 @@ from typing import Any
 import msgspec
 
 from index.guards.antonyms import ANTONYMS
+from index.guards.chinese import has_chinese
 from index.guards.code import CODE
 from index.guards.content import Content, read_content
 from index.guards.dates import DATES
@@ -56,6 +57,8 @@ class Parsed(msgspec.Struct, frozen=True, kw_only=True):
     squeezed: str
     yes_or_no: bool
     """Whether that is what is asked for."""
+    chinese: bool
+    """Whether there are Chinese words in it."""
 
 
 @lru_cache(maxsize=4096)
@@ -68,4 +71,5 @@ def parse(text: str) -> Parsed:
         words=frozenset(words.words),
         squeezed=squeeze(words),
         yes_or_no=read_question(words) == YES_NO,
+        chinese=has_chinese(text),
     )

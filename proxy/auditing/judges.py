@@ -7,6 +7,7 @@ from typing import Protocol
 
 import msgspec
 
+from index.calibration import AS_IT_IS, Calibration
 from index.errors import IndexFault
 from index.semantic import Semantic as SemanticIndex
 from index.verdict import Accepted, judge, rules_for
@@ -22,8 +23,8 @@ from proxy.routing import Router
 from proxy.settings.semantic import ModelJudge, Semantic
 
 _NEAR = 0.8
-"""Least cosine similarity of two answers that agree. Answers are longer than questions, and two of
-the same model to the same question mostly lie above .9."""
+"""Least similarity, as all-MiniLM-L6-v2 has it, of two answers that agree. Answers are longer than
+questions, and two of the same model to the same question mostly lie above .9."""
 _BEGINNING_CHARS = 600
 """What of an answer is embedded: embedders refuse long texts, and answers begin with the point."""
 _LONGEST_REPLY_BYTES = 2**20
@@ -55,9 +56,13 @@ class EqualJudge:
 class EmbeddingJudge:
     """Near in meaning, with the same numbers and negations."""
 
-    def __init__(self, semantic: Callable[[], SemanticIndex]) -> None:
+    def __init__(
+        self, semantic: Callable[[], SemanticIndex], *, calibration: Calibration = AS_IT_IS
+    ) -> None:
+        """`calibration`: of the embedder."""
         self._semantic = semantic
-        self._rules = rules_for("intent", threshold=_NEAR)
+        near = rules_for("intent", threshold=_NEAR)
+        self._rules = msgspec.structs.replace(near, calibration=calibration)
 
     async def agree(self, question: Question, one: str, other: str) -> bool | None:
         if _folded(one) == _folded(other):
@@ -142,12 +147,17 @@ class Judges:
     """The judges of one config."""
 
     def __init__(
-        self, *, router: Router, outgoing: Outgoing, semantic: Callable[[], SemanticIndex]
+        self,
+        *,
+        router: Router,
+        outgoing: Outgoing,
+        semantic: Callable[[], SemanticIndex],
+        calibration: Calibration,
     ) -> None:
         self._router = router
         self._outgoing = outgoing
         self._equal = EqualJudge()
-        self._embedding = EmbeddingJudge(semantic)
+        self._embedding = EmbeddingJudge(semantic, calibration=calibration)
 
     def judge_of(self, semantic: Semantic) -> Judge:
         """Whom a policy's tier asks."""

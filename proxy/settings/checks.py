@@ -16,7 +16,7 @@ from proxy.settings.enginechecks import check_pages
 from proxy.settings.finding import Finding, check_header, check_name
 from proxy.settings.judgechecks import check_judges
 from proxy.settings.listenerchecks import check_listeners, check_processes
-from proxy.settings.meaningchecks import check_meaning
+from proxy.settings.meaningchecks import check_meaning, check_worth
 from proxy.settings.observingchecks import check_observing
 from proxy.settings.recordchecks import check_record
 from proxy.settings.routechecks import check_aliases, check_routes
@@ -188,6 +188,7 @@ def _policies(config: Config) -> Iterator[Finding]:
             message = "answers by meaning need an `embedder`"
             yield Finding(path=(*path, "semantic"), message=message, target=("embedder",))
         yield from check_meaning(policy, path)
+        yield from check_worth(policy, config.embedder, path)
         for index, rule in enumerate(policy.tags):
             yield from _tag_rule(rule, (*path, "tags", index))
         for index, pattern in enumerate(policy.strip):

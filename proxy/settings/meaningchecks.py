@@ -2,9 +2,11 @@
 
 from collections.abc import Iterable, Iterator
 
+from index.calibration import calibration_of
 from index.ownpattern import own_pattern
 from index.verdict import ALL_GUARDS
 from proxy.settings.config import Policy
+from proxy.settings.embedder import Embedder
 from proxy.settings.finding import Finding
 from proxy.settings.tree import Path, suggest
 
@@ -28,6 +30,21 @@ def check_meaning(policy: Policy, path: Path) -> Iterator[Finding]:
         if getattr(volatile, name) and semantic is None:
             message = "examples are compared by meaning, and the policy has no `semantic`"
             yield Finding(path=(*path, "volatile", name), message=message)
+
+
+def check_worth(policy: Policy, embedder: Embedder | None, path: Path) -> Iterator[Finding]:
+    """With an embedder whose similarities were never measured, nothing is served on the word of the
+    profiles' thresholds, and no audit believes them."""
+    semantic = policy.semantic
+    if semantic is None or embedder is None or calibration_of(embedder.model) is not None:
+        return
+    unknown = f"what similarities of `{embedder.model}` are worth is not known: "
+    if semantic.threshold is None and semantic.start == "open":
+        message = unknown + "give `threshold`, or `start: shadow` to have it audited first"
+        yield Finding(path=(*path, "semantic"), message=message)
+    if semantic.audit and semantic.judge == "embedding":
+        message = unknown + "let audits be judged by `judge: equal` or by a model"
+        yield Finding(path=(*path, "semantic"), message=message)
 
 
 def _patterns(patterns: Iterable[str], path: Path) -> Iterator[Finding]:

@@ -60,6 +60,14 @@ def test_a_policy_switches_guards_off_and_on() -> None:
     assert judge(a, b, similarity=0.99, rules=on) == Refused("tense")
 
 
+def test_a_higher_threshold_keeps_the_profiles_in_their_order() -> None:
+    for least in (0.85, 0.92, 0.98):
+        strict = rules_for("strict", threshold=least).thresholds
+        balanced = rules_for("balanced", threshold=least).thresholds
+        assert strict.exchanged >= balanced.exchanged
+        assert strict.added >= balanced.added
+
+
 def test_a_higher_threshold_narrows_all_others_in_proportion() -> None:
     default, raised = rules_for("strict").thresholds, rules_for("strict", threshold=0.96).thresholds
     assert raised.same == 0.96
