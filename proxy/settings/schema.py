@@ -9,8 +9,10 @@ import msgspec
 
 from proxy.settings import (
     config,
+    embedder,
     engine,
     listeners,
+    longcontext,
     observing,
     record,
     semantic,
@@ -19,7 +21,10 @@ from proxy.settings import (
 )
 from proxy.settings.units import schema_of, to_config
 
-_SOURCES = (config, engine, listeners, observing, record, semantic, upstreams, volatile)
+_SOURCES = (
+    *(config, embedder, engine, listeners, longcontext, observing),
+    *(record, semantic, upstreams, volatile),
+)
 _DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
 
