@@ -22,6 +22,8 @@ from engine.protocol import (
     Inspect,
     Loading,
     Occupancy,
+    Profile,
+    Profiled,
     Purge,
     Purged,
     Ready,
@@ -61,6 +63,7 @@ class EngineClient:
         # Answers to these carry no id: they come in the order of the questions.
         self._inspections: deque[asyncio.Future[Occupancy]] = deque()
         self._purges: deque[asyncio.Future[Purged]] = deque()
+        self._profiles: deque[asyncio.Future[Profiled]] = deque()
         self._request_ids = itertools.count(1)
         self._changed = asyncio.Event()
         self._ready: Ready | None = None
@@ -119,6 +122,14 @@ class EngineClient:
         answer: asyncio.Future[Occupancy] = asyncio.get_running_loop().create_future()
         self._inspections.append(answer)
         worker.write(Inspect())
+        return await answer
+
+    async def profile(self, wanted: Profile) -> Profiled:
+        """Raises EngineDown."""
+        worker = self._running()
+        answer: asyncio.Future[Profiled] = asyncio.get_running_loop().create_future()
+        self._profiles.append(answer)
+        worker.write(wanted)
         return await answer
 
     async def purge(self, purge: Purge) -> Purged:
@@ -193,7 +204,16 @@ class EngineClient:
         return await WorkerProcess.spawn(self._config)
 
     def _handle(
-        self, message: Loading | Ready | Started | Delta | Finished | Failed | Occupancy | Purged
+        self,
+        message: Loading
+        | Ready
+        | Started
+        | Delta
+        | Finished
+        | Failed
+        | Occupancy
+        | Purged
+        | Profiled,
     ) -> None:
         match message:
             case Loading(fraction=fraction):
@@ -209,6 +229,8 @@ class EngineClient:
                 _answer(self._inspections, message)
             case Purged():
                 _answer(self._purges, message)
+            case Profiled():
+                _answer(self._profiles, message)
             case _:
                 assert_never(message)
 
@@ -224,6 +246,7 @@ class EngineClient:
         self._generations.clear()
         _give_up(self._inspections, error)
         _give_up(self._purges, error)
+        _give_up(self._profiles, error)
 
     def _notify(self) -> None:
         """Wake whoever waits for a change of state."""

@@ -3,6 +3,8 @@
 import itertools
 import time
 
+from torch.profiler import record_function
+
 from engine.answer import Answer
 from engine.batch import Chunk, build_batch
 from engine.dropping import Dropper
@@ -11,6 +13,7 @@ from engine.grammar import Grammar
 from engine.longcontext import LongContext
 from engine.model import Model
 from engine.paging import Paging
+from engine.phases import MODEL, SAMPLING, SCHEDULING
 from engine.pins import Pins
 from engine.pool import PagePool
 from engine.protocol import Delta, Failed, Finished, Occupancy, Purge, Purged, Sharing
@@ -74,6 +77,11 @@ class Engine:
         return self._longest(self._retention(self._long_context, num_prompt=0))
 
     @property
+    def num_steps(self) -> int:
+        """That computed something, since the start."""
+        return self._num_steps
+
+    @property
     def busy(self) -> bool:
         """A step would do something."""
         return self._scheduler.num_running + self._scheduler.num_waiting > 0
@@ -128,18 +136,14 @@ class Engine:
 
     def step(self) -> list[Event]:
         """Compute one batch: what became of each sequence that got a token. Empty when idle."""
-        for sequence in self._scheduler.admissible:
-            self._paging.library.prepare(sequence)
-        plan = self._scheduler.plan()
-        self._move(plan)
+        with record_function(SCHEDULING):
+            plan = self._plan()
         if not plan.work:
             return []
         sampled = [item.sequence for item in plan.work if item.samples]
         picks = self._compute(plan, sampled)
-        for item in plan.work:
-            self._drop(item)
-            self._scheduler.computed(item)
-            self._paging.library.file(item.sequence)
+        with record_function(SCHEDULING):
+            self._computed(plan)
         self._num_steps += 1
         events: list[Event] = []
         failed: set[int] = set()
@@ -181,6 +185,20 @@ class Engine:
             attention_calls=dict(self._model.attention_calls),
         )
 
+    def _plan(self) -> Plan:
+        """What to compute; its pages are in place."""
+        for sequence in self._scheduler.admissible:
+            self._paging.library.prepare(sequence)
+        plan = self._scheduler.plan()
+        self._move(plan)
+        return plan
+
+    def _computed(self, plan: Plan) -> None:
+        for item in plan.work:
+            self._drop(item)
+            self._scheduler.computed(item)
+            self._paging.library.file(item.sequence)
+
     def _move(self, plan: Plan) -> None:
         """Copy pages; what it took tells how dear the next preemption is."""
         started = time.perf_counter()
@@ -193,8 +211,10 @@ class Engine:
         batch = build_batch(
             [self._chunk(item) for item in plan.work], page_tokens=self._pool.layout.page_tokens
         )
-        logits = self._model.forward(batch, self._pool)
-        picks = self._sampler.sample(logits, sampled)
+        with record_function(MODEL):
+            logits = self._model.forward(batch, self._pool)
+        with record_function(SAMPLING):
+            picks = self._sampler.sample(logits, sampled)
         num_tokens = sum(item.num_tokens for item in plan.work)
         self._paging.meter.computed(num_tokens, time.perf_counter() - started)
         return picks

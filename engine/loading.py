@@ -25,6 +25,7 @@ from engine.pages import PageLayout
 from engine.paging import make_paging
 from engine.pins import Pins
 from engine.pool import PagePool
+from engine.profile import Profiler
 from engine.prompts import Prompts
 from engine.protocol import Message, Ready
 from engine.tokenizer import Tokenizer
@@ -35,6 +36,8 @@ class Loaded(msgspec.Struct, frozen=True, kw_only=True):
     """Everything that a worker serves with."""
 
     engine: Engine
+    profiler: Profiler
+    """Makes the engine's steps."""
     prompts: Prompts
     grammars: Grammars
     ready: Ready
@@ -84,6 +87,7 @@ def load(config: EngineConfig, progress: Progress) -> Loaded:
     )
     return Loaded(
         engine=engine,
+        profiler=Profiler(engine, kernels, on_gpu=device != CPU),
         prompts=prompts,
         grammars=Grammars(tokenizer, prompts.tool_format),
         ready=ready,

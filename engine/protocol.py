@@ -110,6 +110,14 @@ class Purge(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     """The store after this purge; None: not known."""
 
 
+class Profile(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """Asks for `Profiled`, which comes after so many steps that compute something, or when the
+    time is over."""
+
+    num_steps: int
+    longest_s: float
+
+
 class Loading(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     fraction: float
 
@@ -189,6 +197,16 @@ class Purged(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     num_pages: int
 
 
+class Profiled(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """`phases`: seconds by what was done, `steps_s` together. `trace`: gzip of a JSON file that
+    Chrome's and Perfetto's viewers read."""
+
+    num_steps: int
+    steps_s: float
+    phases: dict[str, float]
+    trace: bytes
+
+
 class Occupancy(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     """Numbers of now, but for those that say otherwise."""
 
@@ -217,8 +235,10 @@ class Occupancy(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     """Since the start, by what served: `cpp`, `numba` or `torch`; one a layer and step."""
 
 
-ToWorker = Configure | Generate | Abort | Inspect | Purge
-FromWorker = Loading | Ready | Unusable | Started | Delta | Finished | Failed | Occupancy | Purged
+ToWorker = Configure | Generate | Abort | Inspect | Purge | Profile
+FromWorker = (
+    Loading | Ready | Unusable | Started | Delta | Finished | Failed | Occupancy | Purged | Profiled
+)  # fmt: skip
 
 
 def frame(message: ToWorker | FromWorker) -> bytes:

@@ -28,6 +28,7 @@ from engine.protocol import (
     Generate,
     Inspect,
     Loading,
+    Profile,
     Purge,
     ToWorker,
     Unusable,
@@ -163,6 +164,8 @@ class _Client:
                 self._ask(self._inspect())
             case Purge():
                 self._ask(self._purge(message))
+            case Profile():
+                self._ask(self._profile(message))
             case _:
                 raise AssertionError(f"not for a client to say: {message}")
 
@@ -205,6 +208,10 @@ class _Client:
     async def _inspect(self) -> None:
         with contextlib.suppress(EngineDown):
             self.write(await self._engine.inspect())
+
+    async def _profile(self, wanted: Profile) -> None:
+        with contextlib.suppress(EngineDown):
+            self.write(await self._engine.profile(wanted))
 
     async def _purge(self, purge: Purge) -> None:
         self.write(await self._engine.purge(purge))

@@ -4,6 +4,7 @@ The main thread loads the model, then steps; a second thread reads the socket. W
 closes, because the parent is done or dead, the process ends.
 """
 
+import contextlib
 import logging
 import os
 import queue
@@ -27,6 +28,7 @@ from engine.protocol import (
     Generate,
     Inspect,
     Loading,
+    Profile,
     Purge,
     Request,
     Started,
@@ -68,13 +70,18 @@ class Worker:
         engine = loaded.engine
         compiler = Compiler(loaded.grammars, self._inbox.put)
         while True:
-            for message in self._commands(wait=not engine.busy):
+            patience_s = 0.0 if engine.busy else loaded.profiler.patience_s
+            for message in self._commands(patience_s=patience_s):
                 self._send(_obey(message, loaded, compiler))
-            self._send(engine.step())
+            events, profiles = loaded.profiler.step()
+            self._send([*events, *profiles])
 
-    def _commands(self, *, wait: bool) -> list[ToWorker | Compiled]:
-        """All that came in; sleeps until something does where there is nothing else to do."""
-        commands = [self._inbox.get()] if wait else []
+    def _commands(self, *, patience_s: float | None) -> list[ToWorker | Compiled]:
+        """All that came in; sleeps so long, None: forever, until something does."""
+        commands = []
+        if patience_s != 0.0:
+            with contextlib.suppress(queue.Empty):
+                commands.append(self._inbox.get(timeout=patience_s))
         while not self._inbox.empty():
             commands.append(self._inbox.get())
         return commands
@@ -110,6 +117,9 @@ def _obey(message: ToWorker | Compiled, loaded: Loaded, compiler: Compiler) -> S
             return (loaded.engine.occupancy(),)
         case Purge():
             return (loaded.engine.purge(message),)
+        case Profile():
+            loaded.profiler.ask(message)
+            return ()
         case Configure():
             raise AssertionError("configured twice")
 

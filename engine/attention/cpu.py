@@ -4,10 +4,12 @@ from collections import Counter
 
 import msgspec
 import torch
+from torch.profiler import record_function
 
 from engine.attention.reference import attend
 from engine.attention.spans import Attend, AttentionSpans
 from engine.pages import PageLayout
+from engine.phases import ATTENTION
 from engine.pool import LayerPages
 
 
@@ -37,4 +39,5 @@ class CPUAttention:
             self._calls[self._tiled.name] += 1
             return self._tiled.attend(queries, pages, spans)
         self._calls["torch"] += 1
-        return attend(queries, pages, spans)
+        with record_function(ATTENTION):
+            return attend(queries, pages, spans)

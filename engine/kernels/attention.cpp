@@ -4,6 +4,7 @@
 
 #include "block.h"
 #include "hadamard.h"
+#include "phases.h"
 
 namespace rejoinder {
 namespace {
@@ -191,6 +192,7 @@ struct Step {
 
 void attend(const float* queries, int64_t query_stride, int64_t num_heads, const Pages& pages,
             const Spans& spans, float* result, int num_threads) {
+    const Timed timed(phase_times.attention_ns);
     const Step step{queries, query_stride, num_heads, pages, spans, result};
     const int64_t group = step.group();
     const int64_t task_rows = std::max<int64_t>(1, kTaskRows / group) * group;

@@ -8,6 +8,7 @@ import ctypes
 from pathlib import Path
 from weakref import WeakKeyDictionary
 
+import msgspec
 import torch
 
 from engine.attention.spans import AttentionSpans
@@ -85,6 +86,19 @@ class _BatchStruct(ctypes.Structure):
     )
 
 
+class _PhaseTimesStruct(ctypes.Structure):
+    """PhaseTimes in phases.h."""
+
+    _fields_ = (("attention_ns", _Size), ("linear_ns", _Size))
+
+
+class PhaseTimes(msgspec.Struct, frozen=True, kw_only=True):
+    """Since the library was loaded."""
+
+    attention_s: float
+    linear_s: float
+
+
 class Kernels:
     """One loaded library. Not thread-safe: a model computes one step at a time."""
 
@@ -98,12 +112,22 @@ class Kernels:
         self._write.argtypes = (_Pointer, _Pointer, _Pointer, _Pointer, _Size)
         self._layer = library.rejoinder_layer
         self._layer.argtypes = (_Pointer, _Pointer, _Pointer, _Pointer, _Pointer, _Size)
+        self._phase_times = library.rejoinder_phase_times
+        self._phase_times.argtypes = (ctypes.POINTER(_PhaseTimesStruct),)
+        self._phase_times.restype = None
         for function in (self._linear, self._attend, self._write, self._layer):
             function.restype = None
         self._pages: WeakKeyDictionary[LayerPages, _PagesStruct] = WeakKeyDictionary()
         # All layers of a step ask for the same.
         self._batch_of: AttentionSpans | None = None
         self._batch = _BatchStruct()
+
+    def phase_times(self) -> PhaseTimes:
+        """Products with weights, in fused layers too, without the rounding of their inputs; and
+        attention, from the first query to the last sum."""
+        times = _PhaseTimesStruct()
+        self._phase_times(ctypes.byref(times))
+        return PhaseTimes(attention_s=times.attention_ns / 1e9, linear_s=times.linear_ns / 1e9)
 
     def linear(self, weights: LinearStruct, inputs: torch.Tensor) -> torch.Tensor:
         """[num_tokens, num_inputs] → [num_tokens, num_outputs]. A row's result does not depend on

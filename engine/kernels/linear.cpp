@@ -1,5 +1,7 @@
 #include "linear.h"
 
+#include "phases.h"
+
 namespace rejoinder {
 namespace {
 
@@ -136,6 +138,7 @@ void round_inputs(const LinearWeights& weights, const float* x, InputGroup* grou
 
 void multiply(const LinearWeights& weights, const InputGroup* inputs, int64_t num_rows, float* y,
               bool add, int num_threads) {
+    const Timed timed(phase_times.linear_ns);
     const int64_t num_tiles = (weights.num_outputs + kTileOutputs - 1) / kTileOutputs;
 #pragma omp parallel for schedule(static) num_threads(num_threads) if (num_threads > 1)
     for (int64_t tile = 0; tile < num_tiles; ++tile)
