@@ -146,6 +146,9 @@ class MemoryStore:
         counters.update(add)
         return dict(counters)
 
+    def vectors(self, *, identity: str, dimension: int) -> None:
+        """See `Store.vectors`."""
+
     async def sweep(self, *, now: float) -> int:
         """See `Store.sweep`. Others run in between."""
         self._check_open()

@@ -9,21 +9,13 @@ from typing import TYPE_CHECKING, Protocol
 import msgspec
 
 from index.entry import Entry
-from index.errors import EmbedderFault
+from index.errors import EmbedderFault, StoreFault
+from index.vectorplace import Candidate, SemanticStats, VectorPlace
 
 if TYPE_CHECKING:
     from index.embedder import Embedder
 
 logger = logging.getLogger(__name__)
-
-
-class Candidate(msgspec.Struct, frozen=True, kw_only=True):
-    """An entry of the scope whose prompt is near; whether it may be served is for `judge`."""
-
-    key: str
-    prompt: str
-    similarity: float
-    """Cosine with the stored embedding, not an index's estimate."""
 
 
 class Sought(msgspec.Struct, frozen=True, kw_only=True):
@@ -37,13 +29,6 @@ class Sought(msgspec.Struct, frozen=True, kw_only=True):
     """Best first."""
     reason: str | None = None
     """Why nothing was sought: `off` | `empty` | `script` | `too_long` | `fault`."""
-
-
-class SemanticStats(msgspec.Struct, frozen=True, kw_only=True):
-    """Sizes now."""
-
-    entries: int
-    scopes: int
 
 
 class Semantic(Protocol):
@@ -111,26 +96,18 @@ class NoSemantic:
         """Nothing to let go of."""
 
 
-class _Record(msgspec.Struct, frozen=True):
-    vector_id: int
-    key: str
-    scope: str
-    prompt: str
-
-
 class SemanticIndex:
-    """The vectors of this process, in step with a store that the proxy tells it of."""
+    """An embedder, and the place of its vectors."""
 
-    def __init__(self, embedder: "Embedder") -> None:
-        from index.scopes import Scopes
+    def __init__(self, embedder: "Embedder", vectors: VectorPlace | None = None) -> None:
+        """`vectors`: of this embedder; by default those of this process."""
+        if vectors is None:
+            from index.localvectors import LocalVectors
 
+            vectors = LocalVectors(identity=embedder.identity, dimension=embedder.dimension)
         self.identity = embedder.identity
+        self.vectors = vectors
         self._embedder = embedder
-        self._scopes = Scopes(embedder.dimension)
-        self._embedding_bytes = 4 * embedder.dimension
-        self._by_key: dict[str, _Record] = {}
-        self._by_id: dict[int, _Record] = {}
-        self._next_id = 0
 
     async def search(self, scope: str, prompt: str, *, limit: int) -> Sought:
         refusal = self._embedder.refuses(prompt)
@@ -141,13 +118,14 @@ class SemanticIndex:
         except EmbedderFault as fault:
             logger.warning("no embedding: %s", fault)
             return Sought(reason="fault")
-        candidates = tuple(
-            Candidate(key=record.key, prompt=record.prompt, similarity=match.similarity)
-            for match in self._scopes.search(scope, vector, limit=limit)
-            for record in (self._by_id[match.id],)
-        )
         embedding = vector.astype("<f4").tobytes()
-        return Sought(embedding=embedding, embedder=self.identity, candidates=candidates)
+        sought = Sought(embedding=embedding, embedder=self.identity)
+        try:
+            candidates = await self.vectors.search(scope, vector, limit=limit)
+        except StoreFault as fault:
+            logger.warning("no search by meaning: %s", fault)
+            return sought
+        return msgspec.structs.replace(sought, candidates=candidates)
 
     async def similarity(self, one: str, other: str) -> float | None:
         if self._embedder.refuses(one) or self._embedder.refuses(other):
@@ -156,39 +134,17 @@ class SemanticIndex:
         return float(first @ second)
 
     def add(self, entry: Entry) -> None:
-        held = self._by_key.get(entry.key)
-        # The feed tells a process of its own entries too; an embedding follows from its text.
-        if held is not None and (held.scope, held.prompt) == (entry.scope, entry.prompt):
-            return
-        self.remove(entry.key)
-        if entry.embedder != self.identity or len(entry.embedding) != self._embedding_bytes:
-            return
-        if not entry.scope:
-            return
-        record = _Record(self._next_id, entry.key, entry.scope, entry.prompt)
-        self._next_id += 1
-        self._by_key[entry.key] = self._by_id[record.vector_id] = record
-        self._scopes.add(entry.scope, record.vector_id, entry.embedding)
+        self.vectors.add(entry)
 
     def remove(self, key: str) -> None:
-        record = self._by_key.pop(key, None)
-        if record is not None:
-            del self._by_id[record.vector_id]
-            self._scopes.remove(record.scope, record.vector_id)
+        self.vectors.remove(key)
 
     def clear(self) -> None:
-        for key in list(self._by_key):
-            self.remove(key)
+        self.vectors.clear()
 
     def stats(self) -> SemanticStats:
-        return SemanticStats(entries=len(self._by_key), scopes=len(self._scopes))
+        return self.vectors.stats()
 
     async def close(self) -> None:
-        self._scopes.close()
+        await self.vectors.close()
         await self._embedder.close()
-
-    def check_integrity(self) -> None:
-        """Assert what must always hold. For tests."""
-        assert {record.key for record in self._by_id.values()} == set(self._by_key)
-        assert len(self._by_id) == len(self._by_key)
-        self._scopes.check_integrity()

@@ -23,6 +23,7 @@ import msgspec
 
 from index.entry import Entry, Snapshot
 from index.lease import Leases
+from index.vectorplace import VectorPlace
 
 ALL = "*"
 """Every entry carries this tag without naming it; purging it purges everything."""
@@ -194,6 +195,11 @@ class Store(Protocol):
 
         Counters begin at 0, are made by being added to, and outlive purges. `add` may be empty.
         """
+        ...
+
+    def vectors(self, *, identity: str, dimension: int) -> VectorPlace | None:
+        """Where the vectors of this embedder's entries are kept with the entries; None where each
+        process has to keep them."""
         ...
 
     async def sweep(self, *, now: float) -> int:

@@ -13,8 +13,9 @@ import msgspec
 
 from index.entry import Entry, Snapshot
 from index.errors import IndexFault, StoreFault
-from index.semantic import Candidate, NoSemantic, Semantic, Sought
+from index.semantic import NoSemantic, Semantic, Sought
 from index.store import Lookup, NotStored, Stored
+from index.vectorplace import Candidate
 from index.verdict import Accepted, Refused, judge
 from index.volatility_examples import Examples, Learned, NothingLearned
 from proxy.answer.freshness import Fresh, Stale, Unusable, is_due_early
@@ -236,8 +237,13 @@ class Cache:
             stable=policy.volatile.stable,
             classifier=asks_classifier(policy.semantic, policy.volatile),
         )
+        judged = self.learned.judge(sought.embedding, examples)
         try:
-            return await self.learned.judge(sought.embedding, examples)
+            return await asyncio.wait_for(judged, policy.semantic.deadline)
+        except TimeoutError:
+            # The policy's examples are still being embedded: nobody knows whether it is volatile.
+            self._metrics.faults.labels("embedder_late").inc()
+            return "volatile:unknown"
         except IndexFault as fault:
             self._fault("embedder", fault)
             return None

@@ -88,7 +88,9 @@ class Embedding:
     async def _install(self, opened: Opened) -> SemanticIndex:
         from index.volatility_learned import LearnedVolatility
 
-        semantic = SemanticIndex(opened.embedder)
+        embedder = opened.embedder
+        vectors = self._store.vectors(identity=embedder.identity, dimension=embedder.dimension)
+        semantic = SemanticIndex(embedder, vectors)
         await self._prepare(semantic.identity)
         self._cache.semantic = semantic
         self._cache.learned = LearnedVolatility(opened.embedder)
@@ -98,9 +100,7 @@ class Embedding:
     async def _follow(self, opened: Opened, semantic: SemanticIndex) -> None:
         """In step with the store, embedder after embedder."""
         while True:
-            following = asyncio.ensure_future(
-                chores.follow(self._store, semantic, metrics=self._metrics)
-            )
+            following = asyncio.ensure_future(self._keep_in_step(semantic))
             try:
                 await opened.outdated.wait()
             finally:
@@ -112,6 +112,10 @@ class Embedding:
             await semantic.close()
             opened = await self._open_at_last()
             semantic = await self._install(opened)
+
+    async def _keep_in_step(self, semantic: SemanticIndex) -> None:
+        if semantic.vectors.follows:
+            await chores.follow(self._store, semantic, metrics=self._metrics)
 
 
 async def open_embedder(settings: Settings) -> Opened:

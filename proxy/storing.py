@@ -21,6 +21,7 @@ async def open_store(config: written.Store) -> Store:
             filter_bytes=config.filter,
             num_replicas=config.replicas,
             deadline_s=config.deadline,
+            vectors=config.vectors == "auto",
         )
     if config.path is None:
         return MemoryStore(max_bytes=config.memory)

@@ -33,6 +33,7 @@ from index.redis.servers import Servers
 from index.redis.shards import HEAD, NUM_SHARDS, shard_of
 from index.redis.sieve import NoSieve, Sieve
 from index.redis.uses import Uses
+from index.redis.vectors import VECTOR_SPARE_BYTES, RedisVectors, has_vector_sets, space_of
 from index.store import (
     ALL,
     Changes,
@@ -70,7 +71,9 @@ class RedisStore:
         max_bytes: int,
         num_replicas: int,
         sieve: Sieve | NoSieve,
+        has_vectors: bool,
     ) -> None:
+        """`has_vectors`: vectors are kept in Redis too."""
         self.secret = door.secret
         self.leases: Leases = RedisLeases(door)
         self._door = door
@@ -78,6 +81,7 @@ class RedisStore:
         self._uses = Uses(door)
         self._shard_bytes = max_bytes // NUM_SHARDS
         self._num_replicas = num_replicas
+        self._has_vectors = has_vectors
         self._sieve = sieve
         sieve.start()
         self._name = secrets.token_hex(8)
@@ -94,12 +98,14 @@ class RedisStore:
         num_replicas: int = 0,
         deadline_s: float = DEADLINE_S,
         patient_s: float = PATIENT_S,
+        vectors: bool = True,
     ) -> "RedisStore":
         """Open or make the store in the Redis at `url`, or in the cluster that it belongs to.
 
         `memory_bytes` bounds the memory tier, `max_bytes` all entries in Redis together, and
         `filter_bytes` the filter of keys that were never stored (0 for none, see `sieve`). A purge
-        waits for `num_replicas` of each master. No call lasts longer than `deadline_s` for a reply,
+        waits for `num_replicas` of each master. `vectors`: keep those in Redis too, where it has
+        vector sets. No call lasts longer than `deadline_s` for a reply,
         but purges, which get `patient_s`. StoreUnusable when it cannot be reached or used.
         """
         servers = Servers(parse_address(url), deadline_s=deadline_s, patient_s=patient_s)
@@ -107,6 +113,7 @@ class RedisStore:
         try:
             await servers.open()
             await door.renew()
+            has_vectors = vectors and await has_vector_sets(servers)
         except StoreFault as fault:
             await door.close()
             if isinstance(fault, StoreUnusable):
@@ -119,6 +126,7 @@ class RedisStore:
             max_bytes=max_bytes,
             num_replicas=num_replicas,
             sieve=Sieve(door, max_bytes=filter_bytes) if filter_bytes else NoSieve(),
+            has_vectors=has_vectors,
         )
 
     async def get(self, key: str, *, now: float, tags: Sequence[str] = ()) -> Lookup:
@@ -162,7 +170,10 @@ class RedisStore:
 
     async def put(self, entry: Entry) -> Stored | NotStored:
         """See `Store.put`. One round trip."""
+        space = space_of(entry.embedder) if self._has_vectors and entry.scope else ""
         size_bytes = entry.size_bytes()
+        if space:
+            size_bytes += len(entry.embedding) + VECTOR_SPARE_BYTES
         if size_bytes * MAX_SHARE > self._shard_bytes:
             self._check_open()
             return NotStored(reason="too_large")
@@ -188,6 +199,7 @@ class RedisStore:
             entry.tenant,
             entry.scope,
             MAX_USES,
+            space,
         )
         if word == b"stored":
             return Stored(evicted=evicted)
@@ -230,6 +242,12 @@ class RedisStore:
         pairs = [one for pair in add.items() for one in pair]
         reply = await self._door.run(scripts.TALLY, shard_of(name), name, *pairs)
         return {reply[i].decode(): int(reply[i + 1]) for i in range(0, len(reply), 2)}
+
+    def vectors(self, *, identity: str, dimension: int) -> RedisVectors | None:
+        """See `Store.vectors`."""
+        if not self._has_vectors:
+            return None
+        return RedisVectors(self._door, identity=identity, dimension=dimension)
 
     async def sweep(self, *, now: float) -> int:
         """See `Store.sweep`. One of the processes that share the Redis does it for all."""

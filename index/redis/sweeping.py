@@ -7,6 +7,7 @@ from index.redis.door import Door
 from index.redis.purging import level
 from index.redis.scripts import FORGET, SNAPSHOT, SWEEP
 from index.redis.shards import HEAD, NUM_SHARDS, name_of
+from index.redis.vectors import take_out_freed
 
 _SWEEPER = f"{name_of(HEAD)}:sweeper"
 _TAKEN_OVER_S = 120
@@ -35,7 +36,9 @@ async def sweep(door: Door, *, now: float) -> int:
     """See `Store.sweep`. Also puts right what a process that died in a purge has left."""
     await door.renew()
     await _level(door)
-    return sum([await _sweep_shard(door, shard, now=now) for shard in range(NUM_SHARDS)])
+    freed = sum([await _sweep_shard(door, shard, now=now) for shard in range(NUM_SHARDS)])
+    await take_out_freed(door)
+    return freed
 
 
 async def _sweep_shard(door: Door, shard: int, *, now: float) -> int:

@@ -184,6 +184,9 @@ class SqliteStore:
         except sqlite3.Error as error:
             raise self._database.fault(error) from error
 
+    def vectors(self, *, identity: str, dimension: int) -> None:
+        """See `Store.vectors`."""
+
     async def sweep(self, *, now: float) -> int:
         """See `Store.sweep`. In small steps, between which others write."""
         self._check_usable()

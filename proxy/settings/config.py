@@ -230,6 +230,10 @@ class Store(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     filter: Bytes = _default(Bytes(0))
     """What a filter of the keys in Redis may take: keys that were never stored are not asked for.
     Worth it where Redis is far away. 0 for none."""
+    vectors: Literal["auto", "workers"] = "auto"
+    """Where the vectors of answers by meaning are: `auto`: in Redis where that has vector sets (8.2
+    and later), else in each worker; `workers`: in each worker, which costs its memory and spares
+    searches the way to Redis."""
     memory: Bytes = _default(Bytes(64 * 2**20))
     """What the memory tier may take."""
     disk: Bytes = _default(Bytes(8 * 2**30))

@@ -67,7 +67,7 @@ def embedder() -> LetterEmbedder:
 def semantic(embedder: LetterEmbedder):
     made = SemanticIndex(embedder)
     yield made
-    made.check_integrity()
+    made.vectors.check_integrity()
 
 
 async def learn(semantic: SemanticIndex, key: str, prompt: str, *, scope: str = "s") -> Entry:

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from embedding_process import EmbeddingProcess
 from misbehaving import serving
+from redis_servers import RedisServer
 from running import Running, good, running
 
 from index import remote_embedder
@@ -119,3 +120,34 @@ async def test_a_server_that_dies_and_returns_with_another_model_gets_an_index_o
             assert await outcome(proxy, "How do I close my account?") == "exact"
     finally:
         server.stop()
+
+
+async def test_replicas_on_one_redis_find_each_others_answers_at_once_and_lose_purged_ones(
+    upstream: str, server: EmbeddingProcess, empty_redis: RedisServer, tmp_path: Path
+) -> None:
+    text = config(upstream, server) + f'store: {{redis: "{empty_redis.url}"}}\n'
+    (tmp_path / "one").mkdir()
+    (tmp_path / "two").mkdir()
+    async with running(text, tmp_path / "one") as one, running(text, tmp_path / "two") as two:
+        assert not one.proxy._cache.semantic.vectors.follows
+        answer = await one.ask("How do I close my account?", headers={"x-cache-tags": "faq"})
+        assert answer.status_code == 200
+        await one.proxy._cache.semantic.vectors.settle()
+        assert await outcome(two, "How can I close my account?") == "semantic"
+        await one.purge(tags=["faq"])
+        assert await outcome(two, "How could I close my account?") == "miss"
+
+
+async def test_a_dead_redis_costs_hits_and_no_answers(
+    upstream: str, server: EmbeddingProcess, tmp_path: Path
+) -> None:
+    redis = RedisServer(tmp_path / "redis").start()
+    try:
+        text = config(upstream, server) + f'store: {{redis: "{redis.url}"}}\n'
+        async with running(text, tmp_path) as proxy:
+            await proxy.ask("How do I close my account?")
+            redis.stop()
+            for wording in ("do", "can", "could"):
+                assert await outcome(proxy, f"How {wording} I close my account?") == "miss"
+    finally:
+        redis.stop()

