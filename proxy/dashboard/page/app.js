@@ -85,6 +85,8 @@ function openMenu(isOpen) {
 }
 
 nav.append(el("ul", {}, ...VIEWS.map(([key, title]) => el("li", {}, el("a", { href: `#${key}` }, title)))));
+// Also when the view is already there, which is no change of the address.
+nav.addEventListener("click", () => openMenu(false));
 menu.addEventListener("click", () => openMenu(menu.getAttribute("aria-expanded") !== "true"));
 document.querySelector(".skip").addEventListener("click", (event) => {
   event.preventDefault();

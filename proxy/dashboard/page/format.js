@@ -16,7 +16,7 @@ export function bytes(value) {
 
 export function milliseconds(value) {
   if (value === null || value === undefined) return "–";
-  if (value >= 10_000) return `${short.format(value / 1000)} s`;
+  if (value >= 1000) return `${short.format(value / 1000)} s`;
   return `${value < 1 ? value.toFixed(2) : short.format(value)} ms`;
 }
 

@@ -2,7 +2,7 @@
 
 import { ask } from "/dashboard/page/api.js";
 import { el, field, head, select, table } from "/dashboard/page/dom.js";
-import { count, time } from "/dashboard/page/format.js";
+import { count, shorten, time } from "/dashboard/page/format.js";
 
 export function near() {
   const policy = el("select");
@@ -16,8 +16,8 @@ export function near() {
     empty: "No near miss lately. They appear when a question misses although a similar one is stored.",
     columns: [
       { name: "With this threshold", kind: "text nowrap", of: (row) => verdict(row) },
-      { name: "Asked", kind: "text wide", of: (row) => row.prompt ?? el("em", {}, "not stored, so not known") },
-      { name: "Stored and near", kind: "text wide", of: (row) => row.near_prompt },
+      { name: "Asked", kind: "text wide", of: (row) => (row.prompt === null ? el("em", {}, "not stored, so not known") : shorten(row.prompt, 400)) },
+      { name: "Stored and near", kind: "text wide", of: (row) => shorten(row.near_prompt, 400) },
       { name: "Similarity", kind: "number", of: (row) => row.similarity.toFixed(3) },
       { name: "Refused for", kind: "text", of: (row) => el("code", {}, row.reason) },
       { name: "Served up to", kind: "number", of: (row) => row.served_up_to?.toFixed(2) ?? "–" },
