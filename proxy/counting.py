@@ -4,7 +4,7 @@ What is counted is kept here at first and goes into the metrics once a second, a
 asked for: an exact hit would otherwise spend more time on its metrics than on its answer.
 """
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 
 from proxy.metrics import LATENCY_S, Metrics
 from proxy.observing.names import Names
@@ -27,8 +27,8 @@ class Counting:
         """Replaced by a reload."""
         self._metrics = metrics
         self._names = Names()
-        self._requests: Counter[tuple[str, str, int]] = Counter()
-        self._reasons: Counter[tuple[str, str]] = Counter()
+        self._requests: defaultdict[tuple[str, str, int], int] = defaultdict(int)
+        self._reasons: defaultdict[tuple[str, str], int] = defaultdict(int)
         self._times: dict[str, Times] = {}
         self._saved: defaultdict[tuple[str, str, str], Saved] = defaultdict(Saved)
         """By the model that had answered, the one that the request asks for, which prices may know

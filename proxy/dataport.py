@@ -89,7 +89,7 @@ class DataPort:
 
     async def _reply(self, site: Site, scope: Scope, client: Client, passage: Passage) -> Reply:
         try:
-            target = target_of(scope["method"], scope["raw_path"].decode("latin-1"))
+            target = target_of(passage.method, passage.path)
         except ClientError as error:
             reply = of_client_error(error)
             if is_cached(scope["raw_path"]):

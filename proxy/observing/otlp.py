@@ -21,6 +21,8 @@ from proxy.observing.traceparent import Trace
 from proxy.settings.observing import Tracing
 
 _KINDS = {"server": SpanKind.SERVER, "client": SpanKind.CLIENT, "internal": SpanKind.INTERNAL}
+_TIMEOUT_S = 3.0
+"""For sending, retries included: so long may a collector that is gone hold up the end."""
 _DURATIONS_S = [0.01 * 2**power for power in range(14)]
 """As https://opentelemetry.io/docs/specs/semconv/gen-ai/gen-ai-metrics/ advises, like the next."""
 _TOKENS = [4**power for power in range(14)]
@@ -41,11 +43,13 @@ class Exporter:
         })  # fmt: skip
         self._scope = InstrumentationScope("rejoinder", release)
         self._processor = BatchSpanProcessor(
-            OTLPSpanExporter(endpoint=f"{base}/v1/traces", headers=headers)
+            OTLPSpanExporter(endpoint=f"{base}/v1/traces", headers=headers, timeout=_TIMEOUT_S)
         )
         readers = []
         if config.metrics:
-            sender = OTLPMetricExporter(endpoint=f"{base}/v1/metrics", headers=headers)
+            sender = OTLPMetricExporter(
+                endpoint=f"{base}/v1/metrics", headers=headers, timeout=_TIMEOUT_S
+            )
             readers.append(PeriodicExportingMetricReader(sender))
         self._meters = MeterProvider(readers, resource=self._resource, shutdown_on_exit=False)
         meter = self._meters.get_meter("rejoinder", release)

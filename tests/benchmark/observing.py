@@ -1,7 +1,8 @@
 """What it costs an exact hit to be timed, counted, logged and traced. `make bench` does not run it:
 `.venv/bin/python tests/benchmark/observing.py [--rounds N]`.
 
-CPU of the process (user and system) a passage, least of several rounds: the machine may be busy. A
+CPU of the process (user and system) a passage, least of many short rounds, since the machine may
+be busy. A
 passage is what the data port makes of an exact hit, with the times of its two phases. Each row
 stands for itself. For comparison: counting the same in the metrics at once, and the least that can
 be counted at once (a request, its first byte, its tokens) with the metrics' labels at hand.
@@ -17,12 +18,12 @@ import time
 from collections.abc import Callable
 from importlib.metadata import version
 
-NUM_PASSAGES = 20_000
+NUM_PASSAGES = 1000
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--rounds", type=int, default=200)
     parser.add_argument("--folder", help="measure with counters in files, as several workers do")
     arguments = parser.parse_args()
     if arguments.folder:
@@ -104,10 +105,10 @@ async def _measure(rounds: int, *, files: bool) -> None:
 
 def _round(act: Callable[[], object], flush: Callable[[], object] | None) -> float:
     began = time.process_time()
-    for number in range(NUM_PASSAGES):
+    for _ in range(NUM_PASSAGES):
         act()
-        if flush is not None and number % 1000 == 999:
-            flush()
+    if flush is not None:
+        flush()
     return (time.process_time() - began) / NUM_PASSAGES * 1e6
 
 
