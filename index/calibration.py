@@ -41,8 +41,8 @@ _E5_SMALL = Calibration(
         (1.0, 1.0),
     )
 )
-"""Quantiles of 450 pairs that ask the same and 450 that do not, of the part of the labelled sets that
-is read, each embedded with both; those of the two kinds differ by .007 at most from .60 on."""
+"""Quantiles of 450 pairs that ask the same and 450 that do not (English, of the part that is read
+of the labelled sets), embedded with both; the two kinds differ by .007 at most from .70 on."""
 
 _KNOWN = {
     "all-minilm-l6-v2": AS_IT_IS,

@@ -1,6 +1,6 @@
 """What rules over the text cannot see: volatile and personal prompts known by their embedding."""
 
-from collections.abc import Sequence
+import asyncio
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -21,7 +21,7 @@ class LearnedVolatility:
     def __init__(self, embedder: "Embedder") -> None:
         self._embedder = embedder
         self._classifier = read_classifier(embedder.identity)
-        self._known: dict[tuple[str, ...], Vector] = {}
+        self._known: dict[tuple[str, ...], asyncio.Task[Vector]] = {}
 
     async def judge(self, embedding: bytes, examples: Examples) -> str | None:
         vector = np.frombuffer(embedding, dtype="<f4")
@@ -31,16 +31,20 @@ class LearnedVolatility:
             return EXAMPLE if volatile > stable else None
         return LEARNED if examples.classifier and self._classifier(vector) else None
 
-    async def _vectors(self, texts: Sequence[str]) -> Vector:
-        """[num_texts, dimension]; made once. Texts that the embedder cannot read are left out."""
-        known = self._known.get(tuple(texts))
-        if known is None:
-            readable = [text for text in texts if self._embedder.refuses(text) is None]
-            known = np.empty((0, self._embedder.dimension), dtype=np.float32)
-            if readable:
-                known = await self._embedder.embed(readable)
-            self._known[tuple(texts)] = known
-        return known
+    async def _vectors(self, texts: tuple[str, ...]) -> Vector:
+        """[num_texts, dimension]; made once, for all who ask meanwhile and also when they leave:
+        who has a deadline would else begin anew each time. What failed is tried again."""
+        task = self._known.get(texts)
+        if task is None or (task.done() and (task.cancelled() or task.exception() is not None)):
+            task = self._known[texts] = asyncio.create_task(self._embedded(texts))
+        return await asyncio.shield(task)
+
+    async def _embedded(self, texts: tuple[str, ...]) -> Vector:
+        """Texts that the embedder cannot read are left out."""
+        readable = [text for text in texts if self._embedder.refuses(text) is None]
+        if not readable:
+            return np.empty((0, self._embedder.dimension), dtype=np.float32)
+        return await self._embedder.embed(readable)
 
 
 def _likeness(vector: Vector, examples: Vector) -> float:

@@ -43,6 +43,14 @@ active:passive absolute:relative optional:mandatory,required free:paid manual:au
 synchronous:asynchronous static:dynamic stateful:stateless wired:wireless analog:digital
 attack:defend war:peace victory:defeat guilty:innocent friend:enemy create,make,build:destroy,delete
 save:spend,delete save:delete show:hide visible:hidden appear:disappear float:sink freeze:melt
+brief,briefly,short,concise:detail,detailed,thorough,thoroughly,long,depth
+beginner,novice:expert,advanced basic:advanced formal:informal,casual polite:rude,blunt
+longest:shortest fastest:slowest cheapest:dearest earliest:latest newest,youngest:oldest
+farthest,furthest:nearest,closest heaviest:lightest hottest,warmest:coldest,coolest
+deepest:shallowest strongest:weakest hardest:easiest,softest richest:poorest tallest:shortest
+长:短 高:低,矮 大:小 多:少 重:轻 热:冷 深:浅 宽:窄 强:弱 难:易 新:旧,老 早:晚 远:近 好:坏,差
+进:出 上:下 前:后 开:关 增:减 加:减 生:死 胖:瘦 厚:薄 粗:细 干:湿 真:假 对:错 胜:负,败 赢:输 升:降
+涨:跌 借:还 收:发,支 内:外 公:私 正:反,负 软:硬 亮:暗 浓:淡 松:紧 忙:闲 输入:输出
 expand:contract lengthen:shorten widen:narrow strengthen:weaken tighten:loosen thaw:freeze
 """
 

@@ -14,12 +14,19 @@ _CODE = re.compile(
     r"|(?:[A-Za-z]:)?[/\\][\w.-]+[/\\][\w./\\-]+"  # a path
     r"|[<>=!+*/%^&|-]=|&&|\|\||->|=>|::"
     r"|[\d)]\s*[-+*/^%<>=]\s*[\d(a-z]"  # arithmetic
+    r"|\w\s*[<>]\s*\w"  # a comparison
+    r"|[\^\\{}|~\[\]]"  # signs of patterns and programs, not of prose
     r"|\b[A-Za-z]\+\+|\b[A-Za-z]#|\.NET\b|\bVB\.NET\b"
 )
 
 
 def _read(text: Text) -> tuple[str, ...]:
-    return tuple(sorted(" ".join(part.split()) for part in _CODE.findall(text.source)))
+    return tuple(sorted(map(_plain, _CODE.findall(text.source))))
+
+
+def _plain(part: str) -> str:
+    """Spaces say something in quoted code, nothing around a sign."""
+    return (" " if part.startswith("`") else "").join(part.split())
 
 
 def _compare(a: tuple[str, ...], b: tuple[str, ...]) -> str | None:

@@ -47,6 +47,8 @@ _CERTAIN = {
 _CAPITALISED = {"March": "march", "May": "may", "Mon": "monday", "Fri": "friday", "Sat": "saturday"}
 """Common words too: dates only where a capital letter inside a sentence says so."""
 
+_HALVES = wordset("am pm")
+"""Of a day, behind a number."""
 _PERIODS = wordset("week month year quarter time day decade century")
 _RELATIVE = wordset("this next last previous coming past current")
 
@@ -57,7 +59,9 @@ def _read(text: Text) -> frozenset[str]:
         if raw in _CAPITALISED and not start:
             found.add(_CAPITALISED[raw])
     for first, second in pairwise(text.words):
-        if second in _PERIODS and first in _RELATIVE:
+        if second in _HALVES and first[0].isdigit():
+            found.add(second)
+        elif second in _PERIODS and first in _RELATIVE:
             found.add(f"{first} {second}")
     return frozenset(found)
 

@@ -41,6 +41,8 @@ class Persons(msgspec.Struct, frozen=True):
     speakers: frozenset[str]
     """Without one who only asks, unless something is said to be theirs (`how do I … my`)."""
     asker: str | None = None
+    first: str = ""
+    """Who is named first where others are: `will they … me` is not `will I … them`."""
 
 
 def _read(text: Text) -> Persons:
@@ -50,9 +52,10 @@ def _read(text: Text) -> Persons:
     others = tuple(person for person in persons if person in _OTHERS)
     speakers = frozenset(persons) - _OTHERS
     asker = _asker(text.words)
+    first = persons[0] if others and asker is None else ""
     if not any(word in _OWNS and _PERSONS[word] == asker for word in text.words):
         speakers -= {asker}
-    return Persons(others, speakers, asker)
+    return Persons(others, speakers, asker, first)
 
 
 def _asker(words: tuple[str, ...]) -> str | None:
@@ -71,7 +74,7 @@ def _asker(words: tuple[str, ...]) -> str | None:
 
 
 def _compare(a: Persons, b: Persons) -> str | None:
-    if a.others != b.others:
+    if a.others != b.others or (a.first and b.first and a.first != b.first):
         return "pronouns"
     ours, theirs = a.speakers, b.speakers
     if a.asker and b.asker:

@@ -18,6 +18,8 @@ _NOUNS_ASKED = {
     "who": wordset("person"),
     "purpose": wordset("purpose use uses"),
     "how much": wordset("price cost amount dose fee"),
+    "how old": wordset("age"),
+    "how far": wordset("distance"),
 }
 _ASKING_VERBS = wordset(
     "is are am was were do does did can could should would will has have may might must"
@@ -42,6 +44,8 @@ def read_question(text: Text) -> str:
 
 def _wh(word: str, rest: tuple[str, ...]) -> str:
     if word == "how" and rest:
+        if rest[:2] == ("much", "time"):
+            return "how long"
         if rest[0] == "come":
             return "why"
         return f"how {rest[0]}" if rest[0] in _HOW_MEASURES else "how"
@@ -59,7 +63,7 @@ def _what(rest: tuple[str, ...]) -> str:
     for kind, nouns in _NOUNS_ASKED.items():
         if nouns & near:
             return kind
-    return "purpose" if _is_used_for(rest) else "what"
+    return "purpose" if _is_used_for(rest) or rest[-1:] == ("for",) else "what"
 
 
 def _is_used_for(words: tuple[str, ...]) -> bool:

@@ -72,6 +72,7 @@ _FRAMES = frozenset(
     for frame in """
 hi|hello|hey|please|ok|so|well|um|uh|do you think|do you know|i wonder|i was wondering
 i am wondering|i want to know|i would like to know|i need to know|can you tell me|could you tell me
+can you please|could you please|would you please|will you please|would you mind explaining
 tell me|can you explain|could you explain|please explain|explain|can you please explain|good morning
 would you tell me|can you help me|help me|i have a question|quick question|just wondering
 """.replace("\n", "|").split("|")

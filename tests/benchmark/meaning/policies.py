@@ -8,6 +8,7 @@ from typing import Protocol
 import msgspec
 import numpy as np
 
+from index.calibration import AS_IT_IS, Calibration
 from index.verdict import Accepted, Profile, judge, rules_for
 
 STATIC = (0.80, 0.85, 0.90, 0.92, 0.95)
@@ -22,18 +23,18 @@ def static(least: float) -> Serves:
     return lambda asked, stored, similarity: similarity >= least
 
 
-def profile(name: Profile, threshold: float | None = None) -> Serves:
+def profile(name: Profile, calibration: Calibration = AS_IT_IS) -> Serves:
     """Ours."""
-    rules = rules_for(name, threshold=threshold)
+    rules = rules_for(name, calibration=calibration)
     return lambda asked, stored, similarity: isinstance(
         judge(asked, stored, similarity=similarity, rules=rules), Accepted
     )
 
 
-def stateless(threshold: float | None = None) -> dict[str, Serves]:
-    """All that need no memory, by name."""
+def stateless(calibration: Calibration = AS_IT_IS) -> dict[str, Serves]:
+    """All that need no memory, by name; static thresholds are cosines as they are."""
     served = {f"cos {least:.2f}": static(least) for least in STATIC}
-    return served | {name: profile(name, threshold) for name in PROFILES}
+    return served | {name: profile(name, calibration) for name in PROFILES}
 
 
 class Learner(Protocol):
@@ -55,8 +56,11 @@ class _Fit(msgspec.Struct):
 
 
 class Vcache:
-    """vCache's published rule, written from the formulae of its paper alone (Schroeder et al.,
-    "vCache: Verified Semantic Prompt Caching", 2025).
+    """vCache's published rule, written from the formulae of its paper alone, as we know them
+    (Schroeder et al., "vCache: Verified Semantic Prompt Caching", arXiv 2502.03771): a logistic
+    model of correctness for each entry, a confidence bound of its location, and tau, the
+    probability of asking the upstream, least over the confidences. Ours are: the five confidences,
+    the standard error by the delta method, and a small ridge.
 
     Each entry learns Pr(right | s) = 1 / (1 + exp(-g (s - t))) from its own observations by maximum
     likelihood. The upstream is asked with a probability of at least (1 - d - p) / (1 - p), where

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 import msgspec
 
+from index.calibration import AS_IT_IS, Calibration
 from index.scopes import Scopes
 from meaning.counts import Share, table
 from meaning.policies import PROFILES, Learner, Serves, Vcache, stateless
@@ -87,7 +88,7 @@ def replay_learning(rows: Rows, vectors: Mapping[str, Vector], learner: Learner)
 
 
 def bench_streams(
-    rows: Rows, vectors: Mapping[str, Vector], *, threshold: float | None = None
+    rows: Rows, vectors: Mapping[str, Vector], *, calibration: Calibration = AS_IT_IS
 ) -> None:
     """All policies over the stream of each source."""
     lines: list[tuple[str, list[object]]] = []
@@ -95,7 +96,7 @@ def bench_streams(
         stream = sorted(
             (row for row in rows if row["source"] == source), key=lambda row: row["seq"]
         )
-        for name, serves in stateless(threshold).items():
+        for name, serves in stateless(calibration).items():
             tries = CANDIDATES if name in PROFILES else 1
             done = replay(stream, vectors, serves, tries=tries)
             lines.append((f"{source} {name}", done.cells()))
