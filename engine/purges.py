@@ -4,7 +4,8 @@ The store of the proxy counts purges (`Moment`). A request carries the count of 
 its own. So the engine can tell three things without a clock: that a request came before a purge of
 one of its tags, so that its pages must not be kept; that purges were made of which it was not told
 (by another replica, or while it was away), so that nothing it keeps can be trusted; and that what
-it finds on disk is as fresh as its own memory would be.
+it finds on disk is as fresh as its own memory would be. A purge by another replica is always of the
+second kind: it costs all pages here, where one of our own costs those of its tags.
 """
 
 from collections.abc import Iterable

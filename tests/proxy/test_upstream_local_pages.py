@@ -74,7 +74,7 @@ async def test_what_the_prefix_cache_gave_is_told_plain_streamed_and_for_complet
         proxy, "Three?", key=key, stream=True, stream_options={"include_usage": True}
     )
     assert streamed == told
-    several = await cached(proxy, "Four?", key=key, n=3)
+    several = await cached(proxy, "Four?", key=key, n=2)
     assert several == told, "counted once for all choices"
     legacy = []
     for end in ("a", "b"):
@@ -110,7 +110,6 @@ async def test_a_purge_drops_pages_and_says_how_many(proxy: Running, purge: dict
     done = await proxy.purge(**purge)
     assert done["pages"] == counted["pages"] >= 4
     assert await cached(proxy, "Third?", **tagged) == 0
-    assert await cached(proxy, "Fourth?", **tagged) > 0
 
 
 async def test_a_purge_of_another_tag_leaves_pages(proxy: Running) -> None:
