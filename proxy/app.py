@@ -110,7 +110,11 @@ class Proxy:
         self.health = Health(lambda: self._site.upstreams.values())
         self._reload: Callable[[], Awaitable[ReloadReport]] = _nothing_to_reload
         self._history = history.history_in(member.metrics)
-        self.records = Records(config, lost=self._metrics.record_lines_lost.inc)
+        self.records = Records(
+            config,
+            lost=self._metrics.record_lines_lost.inc,
+            drop=lambda: self._site.intake.forget(),
+        )
         self.peers: Peers = Alone(
             counts=self.counts, reports=self.audits.reports, records=self.records
         )

@@ -97,6 +97,11 @@ class Intake:
         self._remember(headers, identity, place, question)
         return question
 
+    def forget(self) -> None:
+        """Drop what is remembered of requests."""
+        self._known.clear()
+        self._known_bytes = 0
+
     def _remember(
         self,
         headers: Headers,

@@ -35,13 +35,16 @@ class Reloader:
         apply: Apply,
         clock: Callable[[], float],
         report: Callable[[ReloadReport], None] = lambda _: None,
+        unasked: Callable[[str, ReloadReport], None] = lambda _cause, _report: None,
     ) -> None:
-        """`text` is what the process was started with. `report` is told how each reload went."""
+        """`text` is what the process was started with. `report` is told how each reload went;
+        `unasked` also the cause of those that the admin port did not ask for."""
         self._path = path
         self._seen = text
         self._apply = apply
         self._clock = clock
         self._report = report
+        self._unasked = unasked
         self._turn = asyncio.Lock()
         self.last: ReloadReport | None = None
 
@@ -68,7 +71,7 @@ class Reloader:
         while True:
             await hung_up.wait()
             hung_up.clear()
-            await self.reload()
+            self._unasked("SIGHUP", await self.reload())
 
     async def _watch(self) -> None:
         # The folder, not the file: editors and Kubernetes put a new file in the place of the old.
@@ -78,7 +81,7 @@ class Reloader:
             except ConfigError:
                 continue  # on its way from one place to another; a further event follows
             if changed:
-                await self.reload()
+                self._unasked("a change of the file", await self.reload())
 
     async def _reload(self) -> ReloadReport:
         try:

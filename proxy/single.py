@@ -7,6 +7,7 @@ import uvloop
 
 from index.errors import StoreUnusable
 from proxy import collector
+from proxy.admin.deeds import note_reload
 from proxy.app import Proxy, Say
 from proxy.lifetime import Certificates, Stop, bring_into_force, open_ports, serve
 from proxy.reloader import Reloader
@@ -38,6 +39,7 @@ async def _run(path: Path, text: str, config: Config, *, say: Say) -> int:
         text,
         apply=lambda _, loaded: bring_into_force(proxy, certificates, loaded),
         clock=time.time,
+        unasked=lambda cause, report: note_reload(proxy.config, cause, report),
     )
     proxy.reload_by(reloader.reload, last=lambda: reloader.last)
 

@@ -23,6 +23,7 @@ import msgspec
 import uvloop
 
 from index.errors import StoreUnusable
+from proxy.admin.deeds import note_reload
 from proxy.app import Say
 from proxy.control import (
     Adopt,
@@ -96,7 +97,12 @@ class Supervisor:
         self.stopping = False
         self._places = [Place(index, self) for index in range(force.config.workers)]
         self._reloader = Reloader(
-            path, force.text, apply=self._apply, clock=time.time, report=self._report
+            path,
+            force.text,
+            apply=self._apply,
+            clock=time.time,
+            report=self._report,
+            unasked=lambda cause, report: note_reload(self._force.config, cause, report),
         )
 
     async def run(self, stop: Stop) -> None:

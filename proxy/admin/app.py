@@ -9,12 +9,14 @@ from litestar.exceptions import HTTPException
 
 from index.errors import StoreFault
 from proxy.admin.audit import audit
+from proxy.admin.description import Bodies, description
 from proxy.admin.entries import entries, entry
-from proxy.admin.erasing import erase
-from proxy.admin.explain import explain
-from proxy.admin.feedback import feedback
+from proxy.admin.erasing import EraseBody, erase
+from proxy.admin.explain import ExplainBody, explain
+from proxy.admin.feedback import FeedbackBody, feedback
 from proxy.admin.office import Office
-from proxy.admin.purging import forget, purge
+from proxy.admin.profiling import profile
+from proxy.admin.purging import PurgeBody, forget, purge
 from proxy.admin.recent import recent
 from proxy.admin.state import config, metrics, reload, stats
 from proxy.dashboard.charts import history
@@ -26,6 +28,13 @@ from proxy.errors import ClientError, error_body
 from proxy.gate import Gate
 from proxy.health import healthz, readyz
 from proxy.transfer.counter import export_entries, import_entries, keep_pairs
+
+_BODIES: Bodies = {
+    "/cache/purge": PurgeBody,
+    "/cache/feedback": FeedbackBody,
+    "/cache/explain": ExplainBody,
+    "/cache/erase": EraseBody,
+}
 
 
 def admin_app(office: Office, gate: Callable[[], Gate]) -> Litestar:
@@ -42,6 +51,7 @@ def admin_app(office: Office, gate: Callable[[], Gate]) -> Litestar:
         [
             *(stats, entries, entry, forget, purge, export_entries, import_entries, keep_pairs),
             *(feedback, recent, explain, erase, audit, config, reload, metrics, healthz, readyz),
+            profile,
             *(page, page_file, history, near, tags, upstreams),
         ],
         before_request=check,
@@ -55,7 +65,7 @@ def admin_app(office: Office, gate: Callable[[], Gate]) -> Litestar:
             HTTPException: _refuse_http,
             StoreFault: _store_failed,
         },
-        openapi_config=None,
+        openapi_config=description(_BODIES),
         logging_config=None,
     )
 

@@ -13,6 +13,7 @@ import msgspec
 from litestar import Request
 
 from proxy.errors import ClientError
+from proxy.reload import ReloadReport
 from proxy.settings.config import Config
 
 log = logging.getLogger("rejoinder.audit")
@@ -78,6 +79,13 @@ def deeds_of(config: Config) -> Deeds:
     return Deeds(path)
 
 
+def note_reload(config: Config, cause: str, report: ReloadReport) -> None:
+    """Of a reload that nobody asked for on the admin port. Blocks for a moment."""
+    told = msgspec.to_builtins(report)
+    deed = Deed(at=report.at, what="reload", who=cause, ok=report.ok, asked=None, result=told)
+    deeds_of(config).write_now(deed)
+
+
 async def audited(
     deeds: Deeds, request: Request[Any, Any, Any], what: str, asked: Any, doing: Awaitable[T]
 ) -> T:
@@ -85,10 +93,12 @@ async def audited(
     try:
         result = await doing
     except Exception as error:
-        told = {"error": error.message if isinstance(error, ClientError) else str(error)}
-        await deeds.write(_deed(request, what, asked, told, ok=False))
+        said = {"error": error.message if isinstance(error, ClientError) else str(error)}
+        await deeds.write(_deed(request, what, asked, said, ok=False))
         raise
-    await deeds.write(_deed(request, what, asked, msgspec.to_builtins(result), ok=True))
+    told = msgspec.to_builtins(result)
+    went_well = bool(told.get("ok", True)) if isinstance(told, dict) else True
+    await deeds.write(_deed(request, what, asked, told, ok=went_well))
     return result
 
 

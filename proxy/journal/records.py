@@ -13,12 +13,16 @@ from proxy.settings.config import Config
 class Records:
     """Noted once, for both."""
 
-    def __init__(self, config: Config, *, lost: Callable[[int], None]) -> None:
-        """`lost` is told how many lines of the request log were lost."""
+    def __init__(
+        self, config: Config, *, lost: Callable[[int], None], drop: Callable[[], None]
+    ) -> None:
+        """`lost` is told how many lines of the request log were lost; `drop` lets go of what else
+        is remembered of requests."""
         self.recent = Recent()
         self.journal: Journal | NoJournal = make_journal(config.record, lost=lost)
         self._record = config.record
         self._lost = lost
+        self._drop = drop
 
     def note(self, passage: Passage) -> None:
         """A passage has ended. See `proxy.passage.Watcher`."""
@@ -35,6 +39,7 @@ class Records:
     async def forget(self, erasure: Erasure) -> int:
         """Drop what is in memory, and have nothing pending for the log; requests dropped."""
         num_dropped = self.recent.forget(erasure.covers)
+        self._drop()
         await self.journal.flush()
         return num_dropped
 

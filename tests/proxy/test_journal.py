@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import signal
 
 import httpx
 import pytest
@@ -215,7 +216,7 @@ async def test_what_is_done_on_the_admin_port_is_written_down(tmp_path):
         async with running(text, tmp_path) as p:
             deeds = (await p.http.get(f"{p.admin_url}/audit")).json()["deeds"]
             assert [(deed["what"], deed["ok"]) for deed in deeds] == [
-                ("reload", True), ("erase", True), ("purge", True), ("feedback", False),
+                ("reload", False), ("erase", True), ("purge", True), ("feedback", False),
                 ("purge", True),
             ]  # fmt: skip
             assert deeds[-1]["asked"]["tags"] == ["doc:1"]
@@ -224,3 +225,18 @@ async def test_what_is_done_on_the_admin_port_is_written_down(tmp_path):
             erased = (await p.http.get(f"{p.admin_url}/audit?what=erase")).json()["deeds"]
             assert len(erased) == 1
             assert "ada@" not in (tmp_path / "store.db.audit.jsonl").read_text()
+
+
+async def test_a_reload_that_a_signal_asked_for_is_written_down_too(tmp_path):
+    async with (
+        asyncio.timeout(120),
+        serving(good) as upstream,
+        serving_process(config(upstream, tmp_path), tmp_path) as process,
+    ):
+        process.process.send_signal(signal.SIGHUP)
+        audit = f"{process.admin_url}/audit"
+        while not (deeds := (await process.http.get(audit)).json()["deeds"]):
+            await asyncio.sleep(0.05)
+        assert [(deed["what"], deed["who"], deed["ok"]) for deed in deeds] == [
+            ("reload", "SIGHUP", True)
+        ]
