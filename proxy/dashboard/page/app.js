@@ -12,7 +12,8 @@ import { purge } from "/dashboard/page/purge.js";
 import { requests } from "/dashboard/page/requests.js";
 import { upstreams } from "/dashboard/page/upstreams.js";
 
-// A view: () => {elements, refresh?, everyS?}. `refresh` may throw what `ask` throws.
+// A view: again => {elements, refresh?, everyS?}. `refresh` may throw what `ask` throws; `again()`
+// calls it now.
 const VIEWS = [
   ["overview", "Overview", overview], ["requests", "Requests", requests],
   ["entries", "Entries", entries], ["purge", "Tags and purge", purge],
@@ -34,7 +35,8 @@ function show() {
   const [key, title, make] = VIEWS.find(([one]) => one === name) ?? VIEWS[0];
   const isFirst = shown === null;
   clearTimeout(shown?.timer);
-  const view = shown = { ...make(), timer: 0 };
+  const view = shown = { timer: 0, turn: 0 };
+  Object.assign(view, make(() => keepFresh(view)));
   for (const link of nav.querySelectorAll("a")) {
     if (link.hash === `#${key}`) link.setAttribute("aria-current", "page");
     else link.removeAttribute("aria-current");
@@ -50,6 +52,8 @@ function show() {
 
 async function keepFresh(view) {
   if (!view.refresh) return;
+  clearTimeout(view.timer);
+  const turn = view.turn += 1;
   // What nobody looks at costs nothing.
   if (!document.hidden) {
     try {
@@ -59,7 +63,8 @@ async function keepFresh(view) {
       if (shown === view) say(error.message);
     }
   }
-  if (view.everyS && shown === view) view.timer = setTimeout(keepFresh, 1000 * view.everyS, view);
+  // Where it was asked for again meanwhile, that one goes on.
+  if (view.everyS && shown === view && turn === view.turn) view.timer = setTimeout(keepFresh, 1000 * view.everyS, view);
 }
 
 function say(text) {
@@ -93,7 +98,7 @@ document.querySelector(".skip").addEventListener("click", (event) => {
   main.focus();
 });
 document.addEventListener("visibilitychange", () => {
-  if (!document.hidden && shown?.refresh) { clearTimeout(shown.timer); keepFresh(shown); }
+  if (!document.hidden) keepFresh(shown);
 });
 addEventListener("hashchange", show);
 show();

@@ -4,7 +4,7 @@ import { ask } from "/dashboard/page/api.js";
 import { el, field, head, select, table } from "/dashboard/page/dom.js";
 import { count, shorten, time } from "/dashboard/page/format.js";
 
-export function near() {
+export function near(again) {
   const policy = el("select");
   const slider = el("input", { type: "range", min: "0.5", max: "1", step: "0.01", value: "0.9" });
   const shownValue = el("output", { for: "near-threshold" });
@@ -26,6 +26,7 @@ export function near() {
   });
 
   function show() {
+    if (page === null) return;
     const threshold = Number(slider.value);
     shownValue.textContent = threshold.toFixed(2);
     const rows = page.misses.map((row) => ({
@@ -48,7 +49,7 @@ export function near() {
     show();
   }
   slider.addEventListener("input", show);
-  policy.addEventListener("change", refresh);
+  policy.addEventListener("change", again);
   return {
     elements: [
       head("Near misses", "The threshold is only one of the rules: a pair that a guard refuses is not served at any. Read the pairs before you lower it."),

@@ -17,7 +17,7 @@ const LINES = [
   ["line-forwarded slow", "from upstreams, 95th percentile", "forwarded_p95_ms"],
 ];
 
-export function overview() {
+export function overview(again) {
   const span = select(SPANS, "60");
   const tiles = {
     rate: tile("Hit rate"), requests: tile("Requests"), money: tile("Money saved"),
@@ -48,7 +48,7 @@ export function overview() {
       el("dt", {}, text), el("dd", { "data-outcome": name }, count(stats.requests[name] ?? 0)),
     ]));
   }
-  span.addEventListener("change", refresh);
+  span.addEventListener("change", again);
   span.setAttribute("aria-label", "Time shown");
   return {
     elements: [

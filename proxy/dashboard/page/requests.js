@@ -7,7 +7,7 @@ import { outcome } from "/dashboard/page/outcome.js";
 
 const LIMIT = 100;
 
-export function requests() {
+export function requests(again) {
   const wanted = select([["", "every outcome"], ...OUTCOMES.map(([name, text]) => [name, text])], "");
   const tenant = el("input", { type: "search", autocomplete: "off", placeholder: "every tenant" });
   const hold = el("button", { type: "button", "aria-pressed": "false" }, "Hold");
@@ -36,12 +36,12 @@ export function requests() {
     const page = await ask(`/cache/recent?${query}`);
     list.show(page.requests, (row) => `${row.request_id} ${row.at}`);
   }
-  wanted.addEventListener("change", refresh);
-  tenant.addEventListener("change", refresh);
+  wanted.addEventListener("change", again);
+  tenant.addEventListener("change", again);
   hold.addEventListener("click", () => {
     const isHeld = hold.getAttribute("aria-pressed") !== "true";
     hold.setAttribute("aria-pressed", String(isHeld));
-    refresh();
+    again();
   });
   return {
     elements: [
