@@ -22,6 +22,11 @@ _OVERFETCH = 4
 """Of the graph (M, efConstruction, efSearch in the paper); asked for anew when too much is dead."""
 
 
+_MAX_SAMPLE = 20_000
+_STEP = 10_000
+"""Of the making of a graph: vectors that tell the range of each dimension, and added at once."""
+
+
 class Match(msgspec.Struct, frozen=True):
     """A vector found. `similarity` is the inner product: the cosine of unit vectors."""
 
@@ -136,8 +141,8 @@ class GraphVectors:
     """
 
     def __init__(self, dimension: int, *, ids: Sequence[int], vectors: Sequence[bytes]) -> None:
+        """`vectors`: unit vectors, float32, little endian."""
         faiss.omp_set_num_threads(1)  # of this thread; the cores belong to requests
-        rows = np.frombuffer(b"".join(vectors), dtype="<f4").reshape(len(ids), dimension)
         graph = faiss.IndexHNSWSQ(
             dimension,
             faiss.ScalarQuantizer.QT_8bit,  # type: ignore[arg-type]  # faiss's stub is wrong
@@ -146,9 +151,12 @@ class GraphVectors:
         )
         graph.hnsw.efConstruction = _BUILD_BREADTH
         graph.hnsw.efSearch = _SEARCH_BREADTH
-        graph.train(rows)
+        graph.train(_rows(vectors[:: 1 + len(vectors) // _MAX_SAMPLE], dimension))
         self._index = faiss.IndexIDMap2(graph)
-        self._index.add_with_ids(rows, np.array(ids, dtype=np.int64))
+        # In steps: all of them at once would be another copy of everything that is held.
+        for first in range(0, len(ids), _STEP):
+            rows = _rows(vectors[first : first + _STEP], dimension)
+            self._index.add_with_ids(rows, np.array(ids[first : first + _STEP], dtype=np.int64))
         self._ids = set(ids)
         self._dead: set[int] = set()
 
@@ -190,3 +198,8 @@ class GraphVectors:
             for vector_id, similarity in zip(ids[0].tolist(), similarities[0].tolist(), strict=True)
             if vector_id in self._ids  # -1 stands for nothing found
         ]
+
+
+def _rows(vectors: Sequence[bytes], dimension: int) -> Vector:
+    """[num_vectors, dimension]"""
+    return np.frombuffer(b"".join(vectors), dtype="<f4").reshape(len(vectors), dimension)

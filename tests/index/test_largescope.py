@@ -110,3 +110,24 @@ def test_a_graph_in_which_much_is_dead_is_made_anew(
     assert recall(scope, live) >= 0.95
     builder.work()
     assert recall(scope, live) >= 0.95
+
+
+def test_searches_and_changes_from_the_first_to_the_last_step_of_a_real_build_are_right() -> None:
+    with ThreadPoolExecutor(max_workers=1) as builder:
+        scope = LargeScope(DIMENSION, builder=builder, graph_at=GRAPH_AT)
+        live: dict[int, bytes] = {}
+        for vector_id, vector in enumerate(unit_bytes(6 * GRAPH_AT, seed=5)):
+            scope.add(vector_id, vector)
+            live[vector_id] = vector
+            if vector_id % 7 == 3:
+                scope.remove(vector_id - 3)
+                del live[vector_id - 3]
+            if vector_id % 25 == 0:
+                (found,) = scope.search(read(vector), limit=1)
+                assert (found.id, round(found.similarity, 2)) == (vector_id, 1.0)
+        while not scope.is_graph:  # it catches up in steps
+            builder.submit(int).result()
+            scope.search(read(live[3]), limit=1)
+        assert recall(scope, live) >= 0.95
+        assert len(scope) == len(live)
+        scope.check_integrity()
