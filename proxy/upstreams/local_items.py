@@ -15,27 +15,27 @@ _ARGUMENTS = msgspec.json.Decoder(dict[str, Any])
 Parts = str | list[dict[str, Any]]
 
 
-class Said(msgspec.Struct, frozen=True, kw_only=True, tag="message"):
+class TurnItem(msgspec.Struct, frozen=True, kw_only=True, tag="message"):
     role: Literal["system", "developer", "user", "assistant"]
     content: Parts
 
 
-class Called(msgspec.Struct, frozen=True, kw_only=True, tag="function_call"):
+class CallItem(msgspec.Struct, frozen=True, kw_only=True, tag="function_call"):
     call_id: str
     name: str
     arguments: str = "{}"
 
 
-class Returned(msgspec.Struct, frozen=True, kw_only=True, tag="function_call_output"):
+class ResultItem(msgspec.Struct, frozen=True, kw_only=True, tag="function_call_output"):
     call_id: str
     output: Parts
 
 
-class Thought(msgspec.Struct, frozen=True, kw_only=True, tag="reasoning"):
+class ThoughtItem(msgspec.Struct, frozen=True, kw_only=True, tag="reasoning"):
     """Of a model that reasons; no chat template has a place for it."""
 
 
-Item = Said | Called | Returned | Thought
+Item = TurnItem | CallItem | ResultItem | ThoughtItem
 
 
 def messages_of(given: str | Sequence[dict[str, Any]], instructions: str | None) -> list[Message]:
@@ -54,22 +54,22 @@ def messages_of(given: str | Sequence[dict[str, Any]], instructions: str | None)
 
 def _add(turns: list[Message], item: Item, at: str) -> None:
     match item:
-        case Said():
+        case TurnItem():
             # Newer clients say developer where chat templates know system.
             role = "system" if item.role == "developer" else item.role
             turns.append(Message(role=role, content=_text(item.content, f"{at}.content")))
-        case Called():
+        case CallItem():
             _add_call(turns, item, at)
-        case Returned():
+        case ResultItem():
             text = _text(item.output, f"{at}.output")
             turns.append(Message(role="tool", content=text, tool_call_id=item.call_id))
-        case Thought():
+        case ThoughtItem():
             pass
         case _:
             assert_never(item)
 
 
-def _add_call(turns: list[Message], called: Called, at: str) -> None:
+def _add_call(turns: list[Message], called: CallItem, at: str) -> None:
     try:
         arguments = _ARGUMENTS.decode(called.arguments or "{}")
     except (msgspec.MsgspecError, RecursionError):
