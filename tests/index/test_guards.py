@@ -24,6 +24,7 @@ REFUSED = {
         ("how often a week", "how often a month"),
     ],
     "dates": [
+        ("wake me at 7 am", "wake me at 7 pm"),
         ("昨天的会议开了多久", "明天的会议开多久"),
         ("is the shop open on Tuesday", "is the shop open on Thursday"),
         ("what grows here in May", "what grows here in October"),
@@ -42,6 +43,7 @@ REFUSED = {
         ("what came next", "what came last"),
     ],
     "pronouns": [
+        ("will they hire me", "will I hire them"),
         ("how do I close my account", "how do I close your account"),
         ("他喜欢跑步吗", "她喜欢跑步吗"),
         ("我的电脑坏了", "你的电脑坏了"),
@@ -87,6 +89,8 @@ REFUSED = {
         ("is the tool used by the smith", "does the tool use the smith"),
     ],
     "code": [
+        ("rows where age > limit", "rows where age < limit"),
+        ("what does ^ab mean in grep", "what does [ab] mean in grep"),
         ("read a line in C", "read a line in C++"),
         ("sort a list in C++", "sort a list in C#"),
         ("what does `ls -l` do", "what does `ls -a` do"),
@@ -110,6 +114,9 @@ REFUSED = {
         ("what is life like in Norway", "what is life like"),
     ],
     "antonyms": [
+        ("tell me of tides briefly", "tell me of tides in detail"),
+        ("the longest tunnel of all", "the shortest tunnel of all"),
+        ("哪座桥最长", "哪座桥最短"),
         ("怎么打开定位", "怎么关闭定位"),
         ("how do I open the valve", "how do I close the valve"),
         ("turn the heating on", "turn the heating off"),

