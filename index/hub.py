@@ -16,7 +16,7 @@ def hub_folder(repository: str) -> Path:
     """`ORG/NAME` → its folder in the cache, without asking the network where it is whole.
     Raises EmbedderFault."""
     try:
-        return _cached(repository) or _snapshot(repository, local=False)
+        return _cached(repository) or _downloaded(repository)
     except HFValidationError as error:
         raise EmbedderFault(f"hf:{repository} is no name of a model: {error}") from error
     except (OSError, HfHubHTTPError) as error:
@@ -25,12 +25,26 @@ def hub_folder(repository: str) -> Path:
         ) from error
 
 
+def _downloaded(repository: str) -> Path:
+    folder = _snapshot(repository, local=False)
+    if not _is_whole(folder):  # without a network, the library is content with what there is
+        raise EmbedderFault(
+            f"hf:{repository} is not in the local cache as a sentence-transformers model "
+            f"({', '.join(_NEEDED)})"
+        )
+    return folder
+
+
 def _cached(repository: str) -> Path | None:
     try:
         folder = _snapshot(repository, local=True)
     except LocalEntryNotFoundError:
         return None
-    return folder if all(any(folder.glob(needed)) for needed in _NEEDED) else None
+    return folder if _is_whole(folder) else None
+
+
+def _is_whole(folder: Path) -> bool:
+    return all(any(folder.glob(needed)) for needed in _NEEDED)
 
 
 def _snapshot(repository: str, *, local: bool) -> Path:
