@@ -19,6 +19,7 @@ from proxy.commands.failure import FAILED, MISUSED, OK, CommandFailed
 from proxy.commands.feedback import feedback
 from proxy.commands.import_litellm import import_litellm
 from proxy.commands.importing import import_
+from proxy.commands.profile import profile
 from proxy.commands.purge import purge
 from proxy.commands.schema import schema
 from proxy.commands.serve import serve
@@ -29,7 +30,7 @@ from proxy.errors import ConfigError
 _COMMANDS = (
     *(serve, check, schema, import_litellm),
     *(stats, entries, entry, purge, feedback, explain, erase),
-    *(export, import_, warm, analyze),
+    *(export, import_, warm, analyze, profile),
 )
 """Light to import: each imports what it works with when it is called."""
 

@@ -10,7 +10,7 @@ from prometheus_client.registry import Collector
 from index.entry import Snapshot
 from index.purges import tags_of
 from index.store import Purge, Purged, Store
-from proxy.upstreams.base import PagePurge, Upstream
+from proxy.upstreams.base import EngineProfile, PagePurge, Upstream
 
 _PATIENCE_S = 2.0
 """An engine answers between two steps."""
@@ -50,6 +50,18 @@ class Kept(Collector):
             if isinstance(figures, Mapping) and figures
         }
         return self._figures
+
+    async def profile(
+        self, name: str | None, *, num_steps: int, longest_s: float
+    ) -> EngineProfile | None:
+        """Of the engine at this upstream, or of the only one. None: there is no such engine, or
+        several. Raises UpstreamUnreachable."""
+        known = self._upstreams()
+        asked = known if name is None else {name: known[name]} if name in known else {}
+        engines = [one for one in asked.values() if one.has_engine]
+        if len(engines) != 1:
+            return None
+        return await engines[0].profile(num_steps=num_steps, longest_s=longest_s)
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
         for family in _FAMILIES:

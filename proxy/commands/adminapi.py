@@ -35,6 +35,16 @@ class Erased(msgspec.Struct, frozen=True, kw_only=True):
     scrubbed: bool
 
 
+class Profile(msgspec.Struct, frozen=True, kw_only=True):
+    """Seconds by what was done; `trace` is a gzip."""
+
+    upstream: str
+    num_steps: int
+    steps_s: float
+    phases: dict[str, float]
+    trace: bytes
+
+
 class Entry(msgspec.Struct, frozen=True, kw_only=True):
     """One stored answer, without the answer. Times are Unix seconds."""
 

@@ -60,6 +60,12 @@ class AdminClient:
         """JSON of a `Purged`."""
         return self._ask("POST", "/cache/purge", body=msgspec.json.encode(request))
 
+    def profile(self, *, upstream: str | None, steps: int, seconds: float) -> bytes:
+        """JSON of a `Profile`; returns when the steps are done, or the seconds are over."""
+        given = {"steps": steps, "seconds": seconds}
+        named = {} if upstream is None else {"upstream": upstream}
+        return self._ask("POST", "/engine/profile", params={**given, **named})
+
     def feedback(self, request_id: str, verdict: str) -> bytes:
         """JSON of what was counted."""
         body = msgspec.json.encode({"request_id": request_id, "verdict": verdict})

@@ -29,6 +29,17 @@ class PagePurge(msgspec.Struct, frozen=True, kw_only=True):
     snapshot: Snapshot
 
 
+class EngineProfile(msgspec.Struct, frozen=True, kw_only=True):
+    """Steps of the engine at `upstream`. `phases`: seconds by what was done, `steps_s` together;
+    `trace`: gzip of Chrome's JSON."""
+
+    upstream: str
+    num_steps: int
+    steps_s: float
+    phases: Mapping[str, float]
+    trace: bytes
+
+
 class UpstreamRequest(msgspec.Struct, frozen=True, kw_only=True):
     """What is sent. Headers are final but for the upstream's own credential."""
 
@@ -112,6 +123,11 @@ class Upstream(Protocol):
         """Model ids that it is known to serve (for `/v1/models`); empty when it has to be asked."""
         ...
 
+    @property
+    def has_engine(self) -> bool:
+        """It is the bundled engine."""
+        ...
+
     async def start(self) -> None:
         """Load what has to be loaded, and return when it is. Requests may come before."""
         ...
@@ -127,6 +143,11 @@ class Upstream(Protocol):
 
     async def figures(self) -> Mapping[str, int]:
         """What it has in hand, by name; empty for a server, and while there is nobody to ask."""
+        ...
+
+    async def profile(self, *, num_steps: int, longest_s: float) -> EngineProfile | None:
+        """Of the next steps; None for a server, whose steps nobody sees. Raises
+        UpstreamUnreachable."""
         ...
 
     async def close(self) -> None:

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from proxy.errors import ConfigError
 from proxy.settings.upstreams import Upstream
-from proxy.upstreams.base import PagePurge
+from proxy.upstreams.base import EngineProfile, PagePurge
 from proxy.upstreams.remote import RemoteServer
 from proxy.upstreams.transport import make_transport, tls_context
 
@@ -40,6 +40,10 @@ class RemoteUpstream:
         """Unknown; they would have to be asked."""
         return ()
 
+    @property
+    def has_engine(self) -> bool:
+        return False
+
     async def start(self) -> None:
         """Nothing to load: connections are made when they are needed."""
 
@@ -55,6 +59,10 @@ class RemoteUpstream:
     async def figures(self) -> Mapping[str, int]:
         """Its own; nobody asks."""
         return {}
+
+    async def profile(self, *, num_steps: int, longest_s: float) -> EngineProfile | None:
+        """Its steps are its own."""
+        return None
 
     async def close(self) -> None:
         """Close all connections."""

@@ -15,7 +15,7 @@ from engine.client import EngineClient
 from engine.config import EngineConfig
 from engine.errors import EngineDown, ModelUnusable, RequestRefused
 from engine.generation import Generation
-from engine.protocol import Sharing, Started
+from engine.protocol import Profile, Sharing, Started
 from engine.toolformat import HERMES
 from engine.weights import locate
 from proxy.errors import (
@@ -27,7 +27,13 @@ from proxy.errors import (
 )
 from proxy.settings.engine import Engine
 from proxy.settings.upstreams import Timeout
-from proxy.upstreams.base import PagePurge, Server, UpstreamRequest, UpstreamResponse
+from proxy.upstreams.base import (
+    EngineProfile,
+    PagePurge,
+    Server,
+    UpstreamRequest,
+    UpstreamResponse,
+)
 from proxy.upstreams.local_ask import chat_request, completion_request, response_request
 from proxy.upstreams.local_calls import Reader, reader
 from proxy.upstreams.local_chat import ChatForm
@@ -98,6 +104,10 @@ class LocalUpstream:
         return f"{self.name} sha256:{self._weights.sha256()} {modes}"
 
     @property
+    def has_engine(self) -> bool:
+        return True
+
+    @property
     def models(self) -> tuple[str, ...]:
         return (self._model_id,)
 
@@ -120,6 +130,19 @@ class LocalUpstream:
         served = {f"attention_{name}": n for name, n in occupancy.attention_calls.items()}
         numbers = msgspec.structs.asdict(occupancy).items()
         return {name: value for name, value in numbers if isinstance(value, int)} | served
+
+    async def profile(self, *, num_steps: int, longest_s: float) -> EngineProfile | None:
+        try:
+            done = await self._client.profile(Profile(num_steps=num_steps, longest_s=longest_s))
+        except EngineDown as error:
+            raise UpstreamUnreachable(str(error), upstream=self.name) from error
+        return EngineProfile(
+            upstream=self.name,
+            num_steps=done.num_steps,
+            steps_s=done.steps_s,
+            phases=done.phases,
+            trace=done.trace,
+        )
 
     async def close(self) -> None:
         await self._client.close()
