@@ -116,7 +116,7 @@ async def test_an_engine_that_a_reload_changed_takes_over_the_pages_on_disk(
     await cached(served, kept)
     while (await figures(served))["disk_pages"] < 4:
         await cached(served, f"{kept} More?")  # what waited in vain is offered again
-    # Not `max_context`, which decides what keys are like in some models.
+    # Not `max_context`: it is part of what pages have to agree on.
     written = served.path.read_text().replace("memory: 16MiB", "memory: 15MiB")
     served.path.write_text(written)
     reloaded = await served.http.post(f"{served.admin_url}/reload")
