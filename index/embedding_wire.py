@@ -3,11 +3,12 @@
 import base64
 import binascii
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import msgspec
 import numpy as np
 
+from index.embedding_server import Server
 from index.errors import EmbedderFault, TextRefused
 
 if TYPE_CHECKING:
@@ -24,28 +25,6 @@ class Model(msgspec.Struct, frozen=True, kw_only=True):
     """None: as many as the model has."""
     prefix: str = ""
     """Put before each text, as the model was trained."""
-
-
-class Reply(msgspec.Struct, frozen=True):
-    """What a server sent back."""
-
-    status: int
-    body: bytes
-
-
-class Server(Protocol):
-    """Who carries the requests."""
-
-    name: str
-    """For logs; no secrets."""
-
-    async def ask(self, body: bytes) -> Reply:
-        """Send to `/embeddings`. Raises EmbedderFault when there is no answer in time."""
-        ...
-
-    async def close(self) -> None:
-        """Let go of connections. Idempotent."""
-        ...
 
 
 class Answer(msgspec.Struct, frozen=True, kw_only=True):

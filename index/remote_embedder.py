@@ -21,7 +21,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from index.batching import MAX_BATCH_TEXTS, Batching
-from index.embedding_wire import Model, Server, ask
+from index.embedding_server import Server
+from index.embedding_wire import Model, ask
 from index.errors import EmbedderFault, TextRefused
 from index.fingerprint import PROBES, agree, fingerprint
 from index.scripts import is_written_in

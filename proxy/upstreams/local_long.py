@@ -5,9 +5,7 @@ from proxy.settings import longcontext as written
 
 
 def long_context(wanted: written.LongContext) -> LongContext:
-    return LongContext(
-        mode=wanted.mode, sinks=wanted.sinks, window=wanted.window, keep=wanted.keep
-    )
+    return LongContext(mode=wanted.mode, sinks=wanted.sinks, window=wanted.window, keep=wanted.keep)
 
 
 def long_context_asked(wanted: written.LongContext | None) -> LongContext | None:

@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from index import remote_embedder
-from index.embedding_wire import Model, Reply
+from index.embedding_server import Reply
+from index.embedding_wire import Model
 from index.errors import EmbedderFault
 from index.remote_embedder import RemoteEmbedder
 from index.scripts import LATIN

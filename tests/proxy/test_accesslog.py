@@ -24,6 +24,7 @@ def read(path) -> list[dict]:
 
 async def test_a_line_tells_of_each_request_and_neither_words_nor_keys(tmp_path):
     path = tmp_path / "access.log"
+
     async def answer(request, writer):
         if request.line.startswith("GET "):
             writer.write(plain(b"{}"))

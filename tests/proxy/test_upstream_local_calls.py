@@ -122,9 +122,7 @@ ALPHABET = (
     words=st.lists(st.sampled_from(ALPHABET), max_size=12),
     cuts=st.lists(st.integers(0, 200), max_size=8),
 )
-def test_the_pieces_make_no_difference(
-    form: ToolFormat, words: list[str], cuts: list[int]
-) -> None:
+def test_the_pieces_make_no_difference(form: ToolFormat, words: list[str], cuts: list[int]) -> None:
     written = "".join(words)
     borders = [0, *sorted(min(cut, len(written)) for cut in cuts), len(written)]
     pieces = [written[start:end] for start, end in itertools.pairwise(borders)]
