@@ -16,7 +16,7 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
     """Sent to the worker as its first frame."""
 
     model: str
-    """What `engine.weights.locate` takes."""
+    """What `engine.sources.weights.locate` takes."""
     device: Device = "auto"
     weights: WeightsDtype = "auto"
     """Type of the linear layers. `int8` needs the C++ kernels; `auto` takes it where they are, and

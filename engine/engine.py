@@ -5,25 +5,25 @@ import time
 
 from torch.profiler import record_function
 
-from engine.answer import Answer
 from engine.batch import Chunk, build_batch
-from engine.dropping import Dropper
 from engine.errors import GrammarFault, RequestRefused
-from engine.grammar import Grammar
+from engine.grammars.grammar import Grammar
+from engine.kv.dropping import Dropper
+from engine.kv.paging import Paging
+from engine.kv.pins import Pins
+from engine.kv.pool import PagePool
+from engine.kv.purges import EVERYTHING, Scope
+from engine.kv.retention import Retention, Selection, retention
 from engine.longcontext import LongContext
-from engine.model import Model
-from engine.paging import Paging
+from engine.models.model import Model
 from engine.phases import MODEL, SAMPLING, SCHEDULING
-from engine.pins import Pins
-from engine.pool import PagePool
-from engine.protocol import Delta, Failed, Finished, Occupancy, Purge, Purged, Sharing
-from engine.purges import EVERYTHING, Scope
-from engine.retention import Retention, Selection, retention
+from engine.process.protocol import Delta, Failed, Finished, Occupancy, Purge, Purged, Sharing
 from engine.sampler import Pick, Sampler
 from engine.sampling import Sampling
 from engine.scheduler import Plan, Scheduled, Scheduler
 from engine.sequence import Sequence
-from engine.tokenizer import Tokenizer
+from engine.text.answer import Answer
+from engine.text.tokenizer import Tokenizer
 
 Event = Delta | Finished | Failed
 

@@ -8,28 +8,28 @@ import msgspec
 import torch
 
 from engine.attention.devices import PageKernels, device_kernels
-from engine.calibration import calibrate
-from engine.centre import key_centres
-from engine.chat import ChatTemplate
 from engine.config import EngineConfig, WeightsDtype
 from engine.device import CPU, chosen_device
 from engine.engine import Engine
 from engine.errors import ModelUnusable
-from engine.families import Progress, load_model
-from engine.fingerprint import layout_fingerprint
-from engine.grammar import Grammars
+from engine.grammars.grammar import Grammars
 from engine.kernels.check import load_kernels, load_numba
-from engine.model import Model
-from engine.opening import open_model
-from engine.pages import PageLayout
-from engine.paging import make_paging
-from engine.pins import Pins
-from engine.pool import PagePool
+from engine.kv.centre import key_centres
+from engine.kv.fingerprint import layout_fingerprint
+from engine.kv.pages import PageLayout
+from engine.kv.paging import make_paging
+from engine.kv.pins import Pins
+from engine.kv.pool import PagePool
+from engine.models.calibration import calibrate
+from engine.models.families import Progress, load_model
+from engine.models.model import Model
+from engine.process.protocol import Message, Ready
 from engine.profile import Profiler
-from engine.prompts import Prompts
-from engine.protocol import Message, Ready
-from engine.tokenizer import Tokenizer
-from engine.weights import locate
+from engine.sources.opening import open_model
+from engine.sources.weights import locate
+from engine.text.chat import ChatTemplate
+from engine.text.prompts import Prompts
+from engine.text.tokenizer import Tokenizer
 
 
 class Loaded(msgspec.Struct, frozen=True, kw_only=True):

@@ -2,12 +2,12 @@
 
 import msgspec
 
-from engine.blueprint import Blueprint
 from engine.config import ChosenDtype, EngineConfig, KVDtype
-from engine.pages import PageLayout
+from engine.kv.pages import PageLayout
 from engine.shape import ModelShape
-from engine.survey import survey
-from engine.weights import WeightsFile
+from engine.sources.blueprint import Blueprint
+from engine.sources.survey import survey
+from engine.sources.weights import WeightsFile
 
 _SHORT_TOKENS = 1024
 _UNQUANTISED: KVDtype = "bf16"

@@ -18,7 +18,7 @@ from torch.profiler import ProfilerActivity, profile
 from engine.engine import Engine, Event
 from engine.kernels.bindings import Kernels
 from engine.phases import ATTENTION, SAMPLING, SCHEDULING
-from engine.protocol import Profile, Profiled
+from engine.process.protocol import Profile, Profiled
 
 _LINEAR = "aten::linear"
 _GPU_KERNELS = {

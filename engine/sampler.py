@@ -7,10 +7,10 @@ from collections.abc import Sequence as Many
 import msgspec
 import torch
 
-from engine.protocol import TokenChoice, TokenLogprob
+from engine.process.protocol import TokenChoice, TokenLogprob
 from engine.sampling import Sampling
 from engine.sequence import Sequence
-from engine.tokenizer import Tokenizer
+from engine.text.tokenizer import Tokenizer
 
 _GREEDY_BELOW = 1e-5
 _FEW = 4096

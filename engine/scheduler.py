@@ -15,11 +15,11 @@ from collections.abc import Sequence as Many
 
 import msgspec
 
-from engine.blocks import PageAllocator
-from engine.moves import Copy, Move, SwapIn, SwapOut
-from engine.prefix import Prefix
+from engine.kv.blocks import PageAllocator
+from engine.kv.moves import Copy, Move, SwapIn, SwapOut
+from engine.kv.prefix import Prefix
+from engine.kv.swap import CostMeter, SwapSlots, prefers_swap
 from engine.sequence import Sequence
-from engine.swap import CostMeter, SwapSlots, prefers_swap
 
 
 class Scheduled(msgspec.Struct, frozen=True, kw_only=True):

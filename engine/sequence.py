@@ -2,13 +2,13 @@
 
 import random
 
-from engine.answer import Answer
-from engine.matcher import Matcher
-from engine.pagehash import PageChain
-from engine.protocol import TokenChoice
-from engine.purges import Tags
-from engine.retention import Everything, Retention
+from engine.grammars.matcher import Matcher
+from engine.kv.pagehash import PageChain
+from engine.kv.purges import Tags
+from engine.kv.retention import Everything, Retention
+from engine.process.protocol import TokenChoice
 from engine.sampling import Sampling
+from engine.text.answer import Answer
 
 _EVERYTHING = Everything()
 

@@ -2,7 +2,7 @@
 
 import msgspec
 
-from engine.rope_scaling import RopeShape
+from engine.models.rope_scaling import RopeShape
 
 
 class ModelShape(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,4 +1,4 @@
-"""The border to a server that makes embeddings. Light: whoever carries the requests needs no numpy."""
+"""The border to a server that makes embeddings. Light: who carries requests needs no numpy."""
 
 from typing import Protocol
 

@@ -8,9 +8,9 @@ from torch.profiler import record_function
 
 from engine.attention.reference import attend
 from engine.attention.spans import Attend, AttentionSpans
-from engine.pages import PageLayout
+from engine.kv.pages import PageLayout
+from engine.kv.pool import LayerPages
 from engine.phases import ATTENTION
-from engine.pool import LayerPages
 
 
 class TiledAttention(msgspec.Struct, frozen=True, kw_only=True):

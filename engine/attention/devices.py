@@ -8,7 +8,7 @@ import msgspec
 from engine.attention.spans import Attend
 from engine.config import KVDtype
 from engine.errors import ModelUnusable
-from engine.pool import PageWriter
+from engine.kv.pool import PageWriter
 
 _SERVED = ("int8", "bf16", "fp32")
 

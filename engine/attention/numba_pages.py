@@ -11,8 +11,8 @@ import numpy as np
 import torch
 
 from engine.attention.spans import AttentionSpans
-from engine.pages import LANE_CODES, TILE_TOKENS
-from engine.pool import LayerPages
+from engine.kv.pages import LANE_CODES, TILE_TOKENS
+from engine.kv.pool import LayerPages
 
 # numba has no fp16 on CPUs: a table of all of them.
 _HALVES = np.arange(1 << 16, dtype=np.uint16).view(np.float16).astype(np.float32)

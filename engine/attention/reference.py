@@ -12,8 +12,8 @@ import torch
 from torch.nn.functional import scaled_dot_product_attention
 
 from engine.attention.spans import AttentionSpans
-from engine.pool import LayerPages
-from engine.vectors import PagedVectors
+from engine.kv.pool import LayerPages
+from engine.kv.vectors import PagedVectors
 
 _GATHERED_TOKENS = 4096
 

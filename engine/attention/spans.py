@@ -5,7 +5,7 @@ from typing import Protocol
 import msgspec
 import torch
 
-from engine.pool import LayerPages
+from engine.kv.pool import LayerPages
 
 
 class AttentionSpans(msgspec.Struct, frozen=True, kw_only=True):

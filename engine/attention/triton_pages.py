@@ -11,8 +11,8 @@ from engine.attention.spans import AttentionSpans
 from engine.attention.triton_kernels import INTERPRETED, LANES, attend_pages, merge_splits
 from engine.attention.triton_tiles import Tiles, Tiling, padded_rows, tiling
 from engine.attention.triton_write import write_pages
-from engine.pages import PageLayout
-from engine.pool import LayerPages
+from engine.kv.pages import PageLayout
+from engine.kv.pool import LayerPages
 
 _LEAST_SEQS = 64
 """The kernel is compiled for the next power of two: few of them."""

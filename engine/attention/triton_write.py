@@ -1,4 +1,4 @@
-"""Writes keys and values into pages, on a GPU: rounded bit by bit as `engine.quant` does it."""
+"""Writes keys and values into pages, on a GPU: rounded bit by bit as `engine.kv.quant` does it."""
 
 import triton.language as tl
 
@@ -58,7 +58,7 @@ def write_pages(
 
 @jit
 def _quantise(vector: tl.tensor) -> tl.tensor:
-    """As `engine.quant.quantise`. Divisions are exact: the quick ones are off by two bits."""
+    """As `engine.kv.quant.quantise`. Divisions are exact: the quick ones are off by two bits."""
     finite = tl.where(vector != vector, 0.0, vector)
     finite = tl.minimum(tl.maximum(finite, -_LIMIT), _LIMIT)
     scale = tl.div_rn(tl.max(tl.abs(finite), 0), _MAX_CODE).to(tl.float16)

@@ -12,8 +12,8 @@ import msgspec
 import torch
 
 from engine.attention.spans import AttentionSpans
-from engine.pool import LayerPages
-from engine.rope import Rotation
+from engine.kv.pool import LayerPages
+from engine.models.rope import Rotation
 
 _Pointer = ctypes.c_void_p
 _Size = ctypes.c_int64

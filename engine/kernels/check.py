@@ -18,10 +18,10 @@ from engine.kernels.build import (
     library_path,
 )
 from engine.kernels.layercheck import layer_error
-from engine.linear import Int8Linear, round_weight
+from engine.kv.pages import PageLayout
+from engine.kv.pool import PagePool
 from engine.memory import Arena
-from engine.pages import PageLayout
-from engine.pool import PagePool
+from engine.models.linear import Int8Linear, round_weight
 
 _KV_LENS = (1, 31, 32, 33, 300)
 _ATTENTION_TOLERANCE = 1e-3

@@ -51,7 +51,7 @@ void turn(const float* head, const float* cos, const float* sin, int64_t dim, fl
     transform(turned, dim);
 }
 
-// As `engine.quant.quantise`: → codes [dim] and the fp16 scale.
+// As `engine.kv.quant.quantise`: → codes [dim] and the fp16 scale.
 uint16_t round_vector(const float* vector, int64_t dim, int8_t* codes) {
     const Floats limit = floats(kMaxCode * kMaxScale);
     const auto finite = [&](int64_t d) {

@@ -7,15 +7,15 @@ from torch.nn.functional import silu
 
 from engine.attention.reference import attend
 from engine.batch import Chunk, build_batch
-from engine.fused import FusedLayer
 from engine.kernels.bindings import Kernels
-from engine.layers import Attention, DecoderLayer, GatedMLP, RMSNorm
-from engine.linear import Int8Linear
+from engine.kv.pages import PageLayout
+from engine.kv.pool import PagePool
 from engine.memory import Arena
-from engine.pages import PageLayout
-from engine.pool import PagePool
-from engine.rope import Rope
-from engine.rope_scaling import RopeShape
+from engine.models.fused import FusedLayer
+from engine.models.layers import Attention, DecoderLayer, GatedMLP, RMSNorm
+from engine.models.linear import Int8Linear
+from engine.models.rope import Rope
+from engine.models.rope_scaling import RopeShape
 from engine.shape import ModelShape
 
 _SHAPE = ModelShape(

@@ -1,4 +1,4 @@
-"""The bundled engine as an upstream: OpenAI's wire format outside, `engine.client` inside.
+"""The bundled engine as an upstream: OpenAI's wire format outside, `engine.process.client` inside.
 
 With its parts beside it, `local_*`, the only module of the proxy that knows the engine. None
 imports torch, the worker process does.
@@ -11,13 +11,13 @@ from typing import Any
 
 import msgspec
 
-from engine.client import EngineClient
 from engine.config import EngineConfig
 from engine.errors import EngineDown, ModelUnusable, RequestRefused
-from engine.generation import Generation
-from engine.protocol import Profile, Sharing, Started
-from engine.toolformat import HERMES
-from engine.weights import locate
+from engine.process.client import EngineClient
+from engine.process.generation import Generation
+from engine.process.protocol import Profile, Sharing, Started
+from engine.sources.weights import locate
+from engine.text.toolformat import HERMES
 from proxy.errors import (
     ClientError,
     ConfigError,
@@ -122,7 +122,7 @@ class LocalUpstream:
         return (await self._client.purge(purge_of(purge))).num_pages
 
     async def figures(self) -> Mapping[str, int]:
-        """The numbers of `engine.protocol.Occupancy`, and which kernels served attention."""
+        """The numbers of the engine's `Occupancy`, and which kernels served attention."""
         try:
             occupancy = await self._client.inspect()
         except EngineDown:

@@ -4,8 +4,8 @@ from typing import Any, assert_never
 
 import msgspec
 
-from engine.constraint import Constraint, Function
-from engine.protocol import Message, Request, ToolCall
+from engine.grammars.constraint import Constraint, Function
+from engine.process.protocol import Message, Request, ToolCall
 from engine.sampling import Sampling
 from proxy.upstreams.local_decoding import refuse
 from proxy.upstreams.local_items import messages_of

@@ -8,7 +8,7 @@ from typing import Protocol
 
 import msgspec
 
-from engine.toolformat import ToolFormat
+from engine.text.toolformat import ToolFormat
 from proxy.upstreams.local_extent import JsonExtent
 from proxy.upstreams.local_tools import Tooling
 
@@ -51,7 +51,7 @@ class Reader(Protocol):
 
 class ForcedCalls:
     """A grammar saw to it that there is nothing but calls: arguments are passed on as they come.
-    See `engine.grammar` for the form."""
+    See `engine.grammars.grammar` for the form."""
 
     def __init__(self) -> None:
         self._held = ""

@@ -5,7 +5,7 @@ from typing import Any, Literal, assert_never
 
 import msgspec
 
-from engine.protocol import Message, ToolCall
+from engine.process.protocol import Message, ToolCall
 from proxy.upstreams.local_decoding import convert, refuse
 
 _TEXT_OF = {"input_text": "text", "output_text": "text", "text": "text", "refusal": "refusal"}

@@ -2,7 +2,7 @@
 
 from collections.abc import Awaitable, Callable
 
-from engine.protocol import Moment, Purge, Sharing
+from engine.process.protocol import Moment, Purge, Sharing
 from index.entry import Snapshot
 from index.tags import model_tag, union
 from proxy.upstreams.base import PagePurge, Provenance

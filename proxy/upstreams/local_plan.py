@@ -2,7 +2,7 @@
 
 from engine.errors import ModelUnusable
 from engine.plan import MemoryPlan, plan_memory
-from engine.weights import locate
+from engine.sources.weights import locate
 from proxy.errors import ConfigError
 from proxy.settings.engine import Engine
 from proxy.upstreams.local import engine_config

@@ -12,7 +12,7 @@ from pathlib import Path
 import msgspec
 
 from engine.errors import EngineError
-from engine.relay import Relay
+from engine.process.relay import Relay
 from proxy.errors import ConfigError
 from proxy.settings.config import Config
 from proxy.settings.engine import Engine

@@ -4,8 +4,8 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 
 import msgspec
 
-from engine.generation import Generation
-from engine.protocol import Delta, Finished, Request, Started, TokenChoice, TokenLogprob
+from engine.process.generation import Generation
+from engine.process.protocol import Delta, Finished, Request, Started, TokenChoice, TokenLogprob
 from proxy.upstreams.local_answer import (
     AnswerForm,
     Choice,

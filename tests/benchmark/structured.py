@@ -16,8 +16,8 @@ import msgspec
 import torch
 
 from engine.config import EngineConfig
-from engine.constraint import Constraint
-from engine.grammar import Grammar
+from engine.grammars.constraint import Constraint
+from engine.grammars.grammar import Grammar
 from engine.loading import Loaded, load
 from engine.sampling import Sampling
 

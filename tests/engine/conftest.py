@@ -6,12 +6,12 @@ import pytest
 import torch
 from enginekit import Kit, Tiny, write_tiny
 
-from engine.families import load_model
-from engine.gguf import GGUFFile
 from engine.kernels.bindings import Kernels
 from engine.kernels.check import load_kernels
-from engine.tokenizer import tokenizer_from_gguf
-from engine.weights import locate
+from engine.models.families import load_model
+from engine.sources.gguf import GGUFFile
+from engine.sources.weights import locate
+from engine.text.tokenizer import tokenizer_from_gguf
 
 
 @pytest.fixture(scope="session", autouse=True)

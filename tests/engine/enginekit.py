@@ -11,15 +11,15 @@ import torch
 
 from engine.config import EngineConfig
 from engine.engine import Engine
-from engine.fingerprint import layout_fingerprint
+from engine.kv.fingerprint import layout_fingerprint
+from engine.kv.pages import PageLayout
+from engine.kv.paging import make_paging
+from engine.kv.pins import Pins
 from engine.loading import make_pool
-from engine.model import Model
-from engine.pages import PageLayout
-from engine.paging import make_paging
-from engine.pins import Pins
-from engine.protocol import Delta, Finished
+from engine.models.model import Model
+from engine.process.protocol import Delta, Finished
 from engine.sampling import Sampling
-from engine.tokenizer import Tokenizer
+from engine.text.tokenizer import Tokenizer
 
 GREEDY = Sampling(temperature=0.0, max_tokens=24)
 REFERENCE_VARIABLE = "REJOINDER_REFERENCE"

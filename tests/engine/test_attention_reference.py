@@ -7,8 +7,8 @@ import torch
 
 from engine.attention.reference import attend
 from engine.batch import Chunk, build_batch
-from engine.pages import PageLayout
-from engine.pool import LayerPages, PagePool
+from engine.kv.pages import PageLayout
+from engine.kv.pool import LayerPages, PagePool
 
 GEOMETRIES = [(9, 3, 64), (14, 2, 64), (32, 8, 128), (4, 1, 256), (8, 8, 80), (6, 2, 96)]
 

@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.blocks import PageAllocator, PagesCorrupt
+from engine.kv.blocks import PageAllocator, PagesCorrupt
 
 
 @given(

@@ -1,9 +1,9 @@
 import pytest
 from enginekit import TEMPLATE, Kit
 
-from engine.chat import ChatTemplate
 from engine.errors import ModelUnusable, RequestRefused
-from engine.protocol import Message
+from engine.process.protocol import Message
+from engine.text.chat import ChatTemplate
 
 
 def _user(text: str) -> list[Message]:

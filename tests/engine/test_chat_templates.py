@@ -10,11 +10,11 @@ from templatekit import GEMMA3, LLAMA3, MARKED, MISTRAL, PARTS_ONLY, QWEN, SMOLL
 from transformers import PreTrainedTokenizerFast
 from vocabularykit import train_byte_level, vocabulary_file
 
-from engine.chat import ChatTemplate
 from engine.errors import ModelUnusable
-from engine.protocol import Message, ToolCall
-from engine.templates import template_from_folder, template_from_gguf
-from engine.tokenizer import Tokenizer, tokenizer_from_folder
+from engine.process.protocol import Message, ToolCall
+from engine.text.chat import ChatTemplate
+from engine.text.templates import template_from_folder, template_from_gguf
+from engine.text.tokenizer import Tokenizer, tokenizer_from_folder
 
 SPECIALS = [
     "<s>", "</s>", "<|im_start|>", "<|im_end|>", "<|start_header_id|>", "<|end_header_id|>",

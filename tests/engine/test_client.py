@@ -12,11 +12,11 @@ import pytest
 import pytest_asyncio
 from enginekit import Tiny
 
-from engine.client import EngineClient
 from engine.config import EngineConfig
 from engine.errors import EngineDied, EngineDown, ModelUnusable, RequestRefused
-from engine.generation import Generation
-from engine.protocol import Delta, Finished, Message, Request
+from engine.process.client import EngineClient
+from engine.process.generation import Generation
+from engine.process.protocol import Delta, Finished, Message, Request
 from engine.sampling import Sampling
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -168,7 +168,7 @@ async def test_a_worker_whose_parent_dies_ends_too(tiny_files: Tiny) -> None:
     """The parent is killed, so that nothing of it can tidy up."""
     script = (
         "import asyncio, os, sys\n"
-        "from engine.client import EngineClient\n"
+        "from engine.process.client import EngineClient\n"
         "from engine.config import EngineConfig\n"
         "async def main():\n"
         "    client = EngineClient(EngineConfig(model=sys.argv[1], threads=1))\n"
@@ -200,7 +200,7 @@ def _is_zombie(pid: int) -> bool:
 
 async def test_the_client_imports_nothing_heavy() -> None:
     script = (
-        "import sys, engine.client; "
+        "import sys, engine.process.client; "
         "print(sorted({'torch', 'numpy', 'tokenizers', 'gguf', 'jinja2'} & set(sys.modules)))"
     )
     seen = subprocess.run([sys.executable, "-c", script], capture_output=True, check=True)

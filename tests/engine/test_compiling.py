@@ -4,12 +4,12 @@ import threading
 import pytest
 from enginekit import Kit
 
-from engine.compiling import Compiled, Compiler
-from engine.constraint import Constraint
 from engine.errors import RequestRefused
-from engine.grammar import Grammar, Grammars
-from engine.protocol import Request
-from engine.toolformat import HERMES
+from engine.grammars.compiling import Compiled, Compiler
+from engine.grammars.constraint import Constraint
+from engine.grammars.grammar import Grammar, Grammars
+from engine.process.protocol import Request
+from engine.text.toolformat import HERMES
 
 ANY = Constraint(schema='{"type":"object"}')
 WRONG = Constraint(schema='{"type":"wibble"}')

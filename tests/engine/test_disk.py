@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from engine.disk import FileBusy, PageFile, Shape
-from engine.protocol import Moment
-from engine.tree import KnownPage
+from engine.kv.disk import FileBusy, PageFile, Shape
+from engine.kv.tree import KnownPage
+from engine.process.protocol import Moment
 
 SHAPE = Shape(fingerprint="ab" * 32, page_bytes=5000, page_tokens=2)
 NOW = Moment(generation="g", sequence=3)

@@ -5,14 +5,14 @@ import json
 import numpy as np
 from enginekit import Kit
 
-from engine.constraint import Constraint
 from engine.engine import Engine
 from engine.errors import GrammarFault
-from engine.grammar import Grammar, Grammars
-from engine.matcher import Matcher
-from engine.protocol import Delta, Failed, Finished
+from engine.grammars.constraint import Constraint
+from engine.grammars.grammar import Grammar, Grammars
+from engine.grammars.matcher import Matcher
+from engine.process.protocol import Delta, Failed, Finished
 from engine.sampling import Sampling
-from engine.toolformat import HERMES
+from engine.text.toolformat import HERMES
 
 PROMPT = [72, 101, 108, 108, 111]
 SCHEMA = {

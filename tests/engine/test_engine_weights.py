@@ -4,9 +4,9 @@ from pathlib import Path
 import pytest
 
 from engine.errors import ModelUnusable
-from engine.families import load_model
-from engine.gguf import GGUFFile
-from engine.weights import WeightsFile, locate
+from engine.models.families import load_model
+from engine.sources.gguf import GGUFFile
+from engine.sources.weights import WeightsFile, locate
 
 
 def test_a_package_is_resolved_to_its_file_without_being_imported() -> None:

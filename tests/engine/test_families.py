@@ -25,12 +25,12 @@ from transformers import (
 from engine.batch import Chunk, build_batch
 from engine.config import WeightsDtype
 from engine.errors import ModelUnusable
-from engine.families import load_model
-from engine.folder import ModelFolder
 from engine.kernels.bindings import Kernels
-from engine.model import Model
-from engine.pages import PageLayout
-from engine.pool import PagePool
+from engine.kv.pages import PageLayout
+from engine.kv.pool import PagePool
+from engine.models.families import load_model
+from engine.models.model import Model
+from engine.sources.folder import ModelFolder
 
 VOCAB = 131
 CLASSES: dict[str, tuple[type[PreTrainedConfig], type[PreTrainedModel]]] = {

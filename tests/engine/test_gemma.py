@@ -13,12 +13,12 @@ import torch
 from enginekit import reference_paths
 
 from engine.batch import Chunk, build_batch
-from engine.families import load_model
-from engine.gguf import GGUFFile
-from engine.model import Model
-from engine.pages import PageLayout
-from engine.pool import PagePool
-from engine.tokenizer import Tokenizer, tokenizer_from_gguf
+from engine.kv.pages import PageLayout
+from engine.kv.pool import PagePool
+from engine.models.families import load_model
+from engine.models.model import Model
+from engine.sources.gguf import GGUFFile
+from engine.text.tokenizer import Tokenizer, tokenizer_from_gguf
 
 TIE = 1e-3
 # Ours, as this engine went on when it had matched the reference; none is near a tie.

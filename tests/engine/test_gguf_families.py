@@ -12,12 +12,12 @@ from gguf.constants import GGMLQuantizationType
 from gguf.quants import quantize
 from test_families import _ids, _loaded, _logits, _saved
 
-from engine.blueprint import Blueprint
 from engine.errors import ModelUnusable
-from engine.families import load_model
-from engine.folder import ModelFolder
-from engine.gguf import GGUFFile
-from engine.model import Model
+from engine.models.families import load_model
+from engine.models.model import Model
+from engine.sources.blueprint import Blueprint
+from engine.sources.folder import ModelFolder
+from engine.sources.gguf import GGUFFile
 
 ROPE_KEYS = {
     "linear": {"rope.scaling.type": "linear", "rope.scaling.factor": 4.0},

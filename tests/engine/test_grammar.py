@@ -3,11 +3,11 @@ import json
 import pytest
 from enginekit import Kit
 
-from engine.constraint import Constraint, Function
 from engine.errors import GrammarFault, RequestRefused
-from engine.grammar import Grammars
-from engine.matcher import Matcher
-from engine.toolformat import HERMES, LLAMA, MISTRAL, ToolFormat
+from engine.grammars.constraint import Constraint, Function
+from engine.grammars.grammar import Grammars
+from engine.grammars.matcher import Matcher
+from engine.text.toolformat import HERMES, LLAMA, MISTRAL, ToolFormat
 
 SCHEMA = {
     "type": "object",

@@ -7,8 +7,8 @@ from engine.attention.reference import attend
 from engine.attention.spans import Attend
 from engine.batch import Chunk, build_batch
 from engine.kernels.bindings import Kernels
-from engine.pages import PageLayout
-from engine.pool import LayerPages, PagePool
+from engine.kv.pages import PageLayout
+from engine.kv.pool import LayerPages, PagePool
 
 GEOMETRIES = [(9, 3), (14, 2), (32, 8), (4, 1), (8, 8), (64, 1)]
 HEAD_DIMS = [64, 80, 96, 128, 256]

@@ -10,13 +10,13 @@ from enginekit import GREEDY, Kit, Tiny, answer
 
 from engine.attention.reference import attend
 from engine.errors import EngineError
-from engine.families import load_model
-from engine.gguf import GGUFFile
 from engine.kernels import build
 from engine.kernels.bindings import Kernels
 from engine.kernels.build import KernelsUnavailable, compiler_path, cpu_flags, library_path
 from engine.kernels.check import check, load_kernels, load_numba
-from engine.tokenizer import tokenizer_from_gguf
+from engine.models.families import load_model
+from engine.sources.gguf import GGUFFile
+from engine.text.tokenizer import tokenizer_from_gguf
 
 
 def _script(path: Path, text: str) -> str:

@@ -7,15 +7,15 @@ import torch
 from enginekit import Kit, answer, drain, write_tiny
 
 from engine.batch import Chunk, build_batch
-from engine.calibration import calibrate
-from engine.families import load_model
-from engine.gguf import GGUFFile
 from engine.kernels.bindings import Kernels
-from engine.linear import Int8Linear
-from engine.pages import PageLayout
-from engine.pool import PagePool
+from engine.kv.pages import PageLayout
+from engine.kv.pool import PagePool
+from engine.models.calibration import calibrate
+from engine.models.families import load_model
+from engine.models.linear import Int8Linear
 from engine.sampling import Sampling
-from engine.tokenizer import tokenizer_from_gguf
+from engine.sources.gguf import GGUFFile
+from engine.text.tokenizer import tokenizer_from_gguf
 
 NO_END = {258: -100.0}
 

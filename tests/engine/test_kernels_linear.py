@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from engine.kernels.bindings import Kernels
-from engine.linear import Int8Linear, Loudness, round_weight
 from engine.memory import Arena
+from engine.models.linear import Int8Linear, Loudness, round_weight
 
 # (outputs, inputs): whole tiles and groups, and what is left over of either.
 SHAPES = [(32, 32), (960, 576), (576, 1536), (70, 40), (33, 31), (1, 33), (259, 100)]

@@ -5,10 +5,10 @@ import torch
 from enginekit import Kit
 
 from engine.batch import Chunk, build_batch
-from engine.calibration import calibrate
-from engine.centre import key_centres
-from engine.pages import PageLayout
-from engine.pool import LayerPages, PagePool
+from engine.kv.centre import key_centres
+from engine.kv.pages import PageLayout
+from engine.kv.pool import LayerPages, PagePool
+from engine.models.calibration import calibrate
 
 TEXT = """\
 The bridge had been closed since spring, so the bus took the long way round: past the mill, past \

@@ -6,7 +6,7 @@ import pytest
 from enginekit import Kit, drain
 
 from engine.engine import Engine
-from engine.protocol import Finished, Moment, Purge, Sharing
+from engine.process.protocol import Finished, Moment, Purge, Sharing
 from engine.sampling import Sampling
 
 NO_END = {256: -100.0, 258: -100.0}

@@ -11,7 +11,7 @@ from transformers import DynamicCache, LlamaConfig, LlamaForCausalLM
 from engine.engine import Engine
 from engine.errors import RequestRefused
 from engine.longcontext import LongContext
-from engine.protocol import Delta
+from engine.process.protocol import Delta
 from engine.sampling import Sampling
 
 PAGE = 16

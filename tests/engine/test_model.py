@@ -9,15 +9,15 @@ import torch
 from enginekit import Kit, answer, drain, reference_paths, write_tiny
 
 from engine.batch import Chunk, build_batch
-from engine.chat import ChatTemplate
 from engine.config import EngineConfig
-from engine.families import load_model
-from engine.gguf import GGUFFile
+from engine.kv.pool import PagePool
 from engine.loading import make_pool
-from engine.model import Model
-from engine.pool import PagePool
-from engine.protocol import Message
+from engine.models.families import load_model
+from engine.models.model import Model
+from engine.process.protocol import Message
 from engine.sampling import Sampling
+from engine.sources.gguf import GGUFFile
+from engine.text.chat import ChatTemplate
 
 TIE = 1e-3
 # Our own, made by this engine when it had matched the other; and that one, where it is at hand.

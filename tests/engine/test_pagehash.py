@@ -1,7 +1,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.pagehash import PageChain, page_digest, root_digest
+from engine.kv.pagehash import PageChain, page_digest, root_digest
 
 NAMES = st.text(max_size=8)
 

@@ -1,6 +1,6 @@
 import pytest
 
-from engine.pages import PageLayout
+from engine.kv.pages import PageLayout
 
 SMOLLM2 = {"num_layers": 30, "num_kv_heads": 3, "head_dim": 64}
 

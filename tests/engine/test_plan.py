@@ -3,12 +3,12 @@
 import msgspec
 import pytest
 
-from engine.blueprint import GEMMA3, LLAMA, Blueprint
 from engine.config import EngineConfig
+from engine.models.rope_scaling import RopeShape
 from engine.plan import plan_memory, plan_of
-from engine.rope_scaling import RopeShape
 from engine.shape import ModelShape
-from engine.weights import locate
+from engine.sources.blueprint import GEMMA3, LLAMA, Blueprint
+from engine.sources.weights import locate
 
 MIB = 2**20
 SHAPE = ModelShape(

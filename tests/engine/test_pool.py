@@ -1,10 +1,10 @@
 import pytest
 import torch
 
-from engine.pages import PageLayout
-from engine.pool import PagePool
-from engine.quant import quantise
-from engine.vectors import PagedVectors
+from engine.kv.pages import PageLayout
+from engine.kv.pool import PagePool
+from engine.kv.quant import quantise
+from engine.kv.vectors import PagedVectors
 
 
 def _layout(dtype: str, page_tokens: int = 32) -> PageLayout:

@@ -6,10 +6,10 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from engine.blocks import PageAllocator, PageState
-from engine.pagehash import PageChain
-from engine.prefix import PrefixCache, Publication
-from engine.purges import EVERYTHING, Scope
+from engine.kv.blocks import PageAllocator, PageState
+from engine.kv.pagehash import PageChain
+from engine.kv.prefix import PrefixCache, Publication
+from engine.kv.purges import EVERYTHING, Scope
 
 PAGE = 2
 NUM_PAGES = 10

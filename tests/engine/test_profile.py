@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 from enginekit import GREEDY, Kit, Tiny, drain
 
-from engine.client import EngineClient
 from engine.config import EngineConfig
 from engine.kernels.bindings import Kernels
 from engine.phases import ATTENTION, MODEL, SAMPLING, SCHEDULING
+from engine.process.client import EngineClient
+from engine.process.protocol import Finished, Profile, Profiled, Request
+from engine.process.relay import Relay
 from engine.profile import Profiler
-from engine.protocol import Finished, Profile, Profiled, Request
-from engine.relay import Relay
 from engine.sampling import Sampling
 
 PHASES = {"attention", "linear", "sampling", "scheduling", "other"}
@@ -81,9 +81,9 @@ def test_an_idle_engine_is_watched_no_longer_than_asked(tiny: Kit) -> None:
 
 
 def test_kernels_count_what_they_attend_and_multiply(kernels: Kernels, tiny_files: Tiny) -> None:
-    from engine.families import load_model
-    from engine.gguf import GGUFFile
-    from engine.tokenizer import tokenizer_from_gguf
+    from engine.models.families import load_model
+    from engine.sources.gguf import GGUFFile
+    from engine.text.tokenizer import tokenizer_from_gguf
 
     file = GGUFFile(tiny_files.path)
     model = load_model(

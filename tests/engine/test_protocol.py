@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.protocol import Abort, Delta, FrameBuffer, FromWorker, ToWorker, frame
+from engine.process.protocol import Abort, Delta, FrameBuffer, FromWorker, ToWorker, frame
 
 
 @given(st.lists(st.integers(0, 2**60), max_size=8), st.lists(st.integers(1, 40), min_size=1))

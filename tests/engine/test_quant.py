@@ -3,7 +3,7 @@ import math
 import pytest
 import torch
 
-from engine.quant import hadamard_matrix, quantise
+from engine.kv.quant import hadamard_matrix, quantise
 
 
 def test_codes_are_the_rounded_quotient_by_the_stored_scale() -> None:

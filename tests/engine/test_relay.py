@@ -11,12 +11,12 @@ import pytest
 import pytest_asyncio
 from enginekit import Tiny
 
-from engine.client import EngineClient
 from engine.config import EngineConfig
 from engine.errors import EngineDied, ModelUnusable, RequestRefused
-from engine.generation import Generation
-from engine.protocol import Delta, Request
-from engine.relay import Relay
+from engine.process.client import EngineClient
+from engine.process.generation import Generation
+from engine.process.protocol import Delta, Request
+from engine.process.relay import Relay
 from engine.sampling import Sampling
 
 DEADLINE_S = 120.0

@@ -3,8 +3,8 @@ import sys
 
 import pytest
 
+from engine.kv.retention import Everything, Retention, Selection, SinksAndWindow, retention
 from engine.longcontext import LongContext
-from engine.retention import Everything, Retention, Selection, SinksAndWindow, retention
 
 PAGE = 4
 WINDOW = SinksAndWindow(sinks=4, window=16, stride=8)

@@ -5,11 +5,11 @@ import pytest
 import torch
 from enginekit import Kit
 
-from engine.answer import Answer
-from engine.pagehash import PageChain
+from engine.kv.pagehash import PageChain
 from engine.sampler import Sampler
 from engine.sampling import Sampling
 from engine.sequence import Sequence
+from engine.text.answer import Answer
 
 
 @pytest.fixture

@@ -1,15 +1,15 @@
 import pytest
 from enginekit import Kit
 
-from engine.answer import Answer
-from engine.blocks import PageAllocator
-from engine.moves import Copy, Move, SwapIn, SwapOut
-from engine.pagehash import PageChain
-from engine.prefix import NoPrefix
+from engine.kv.blocks import PageAllocator
+from engine.kv.moves import Copy, Move, SwapIn, SwapOut
+from engine.kv.pagehash import PageChain
+from engine.kv.prefix import NoPrefix
+from engine.kv.swap import CostMeter, Costs, SwapSlots
 from engine.sampling import Sampling
 from engine.scheduler import Scheduled, Scheduler
 from engine.sequence import Sequence
-from engine.swap import CostMeter, Costs, SwapSlots
+from engine.text.answer import Answer
 
 PAGE = 4
 SWAP_IS_CHEAP = Costs(page_copy_s=1e-6, token_compute_s=1.0)

@@ -9,7 +9,7 @@ from enginekit import Kit, answer
 from test_library import PAGE, ask, at, greedy, prompt
 
 from engine.engine import Engine
-from engine.protocol import Purge
+from engine.process.protocol import Purge
 
 
 def engine_on(tiny: Kit, path: Path, **fields: object) -> Engine:

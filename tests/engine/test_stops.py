@@ -1,7 +1,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.stops import StopMatcher
+from engine.text.stops import StopMatcher
 
 
 def _shown(stops: list[str], pieces: list[str]) -> str:

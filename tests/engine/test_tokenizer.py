@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from vocabularykit import LLAMA3, TEXTS, parts_of, train_byte_level, vocabulary_file
 
 from engine.errors import ModelUnusable
-from engine.tokenizer import Tokenizer, tokenizer_from_gguf
+from engine.text.tokenizer import Tokenizer, tokenizer_from_gguf
 
 TEKKEN = (
     r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+"

@@ -11,9 +11,9 @@ from transformers import PreTrainedTokenizerFast
 from vocabularykit import TEXTS, piece_list, train_byte_level
 
 from engine.errors import ModelUnusable
-from engine.guarded import GuardedEncoder
-from engine.tokenizer import tokenizer_from_folder
-from engine.vocabulary.sentence_pieces import SentencePieces, sentence_piece_vocabulary
+from engine.text.guarded import GuardedEncoder
+from engine.text.tokenizer import tokenizer_from_folder
+from engine.text.vocabulary.sentence_pieces import SentencePieces, sentence_piece_vocabulary
 
 
 def _byte_level() -> Tokenizer:

@@ -9,10 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from vocabularykit import TEXTS, piece_list, vocabulary_file
 
-from engine.answer import Answer
 from engine.errors import ModelUnusable
-from engine.gguf import GGUFFile
-from engine.tokenizer import Tokenizer, tokenizer_from_folder, tokenizer_from_gguf
+from engine.sources.gguf import GGUFFile
+from engine.text.answer import Answer
+from engine.text.tokenizer import Tokenizer, tokenizer_from_folder, tokenizer_from_gguf
 
 
 @pytest.fixture(scope="module")

@@ -1,8 +1,8 @@
 import pytest
 
-from engine.protocol import Message, ToolCall
-from engine.toolformat import HERMES, LLAMA, MISTRAL, ToolFormat, knows_tools, tool_format
-from engine.toolprompt import in_words
+from engine.process.protocol import Message, ToolCall
+from engine.text.toolformat import HERMES, LLAMA, MISTRAL, ToolFormat, knows_tools, tool_format
+from engine.text.toolprompt import in_words
 
 TOOL = {"type": "function", "function": {"name": "f", "description": "Grüßt."}}
 CALL = ToolCall(id="1", name="f", arguments={"x": "ä"})

@@ -8,7 +8,7 @@ from tritonkit import DEVICE, Batch, on
 
 from engine.attention.spans import AttentionSpans
 from engine.attention.triton_pages import TritonAttention
-from engine.pool import PagePool
+from engine.kv.pool import PagePool
 
 # The ratios and head sizes of real models; a GPU's benchmark runs them in full.
 GEOMETRIES = [(9, 3, 64), (14, 2, 64), (8, 2, 128), (4, 1, 256), (2, 2, 80), (3, 1, 96)]

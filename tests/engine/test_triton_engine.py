@@ -12,16 +12,16 @@ from engine.config import EngineConfig
 from engine.device import CPU, chosen_device
 from engine.engine import Engine
 from engine.errors import ModelUnusable
-from engine.families import load_model
-from engine.fingerprint import layout_fingerprint
-from engine.gguf import GGUFFile
-from engine.graphs import filled_up, is_decode
-from engine.model import Model
-from engine.pages import PageLayout
-from engine.paging import make_paging
-from engine.pins import Pins
-from engine.pool import PagePool
+from engine.kv.fingerprint import layout_fingerprint
+from engine.kv.pages import PageLayout
+from engine.kv.paging import make_paging
+from engine.kv.pins import Pins
+from engine.kv.pool import PagePool
+from engine.models.families import load_model
+from engine.models.graphs import filled_up, is_decode
+from engine.models.model import Model
 from engine.sampling import Sampling
+from engine.sources.gguf import GGUFFile
 
 GREEDY = Sampling(temperature=0.0, max_tokens=6)
 PROMPTS = ([1, 2, 3], [7] * 20 + [9], [40, 50, 60, 70])

@@ -5,8 +5,8 @@ import torch
 from tritonkit import DEVICE
 
 from engine.attention.triton_pages import write_by_triton
-from engine.pages import PageLayout
-from engine.pool import PagePool
+from engine.kv.pages import PageLayout
+from engine.kv.pool import PagePool
 
 
 @pytest.mark.parametrize(

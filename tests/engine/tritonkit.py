@@ -9,8 +9,8 @@ from engine.attention.spans import AttentionSpans
 from engine.attention.triton_kernels import INTERPRETED
 from engine.attention.triton_pages import TritonAttention
 from engine.batch import Chunk, build_batch
-from engine.pages import PageLayout
-from engine.pool import LayerPages, PagePool
+from engine.kv.pages import PageLayout
+from engine.kv.pool import LayerPages, PagePool
 
 DEVICE = torch.device("cpu" if INTERPRETED else "cuda")
 

@@ -8,7 +8,7 @@ import gguf
 from enginekit import byte_alphabet
 from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 
-from engine.gguf import GGUFFile
+from engine.sources.gguf import GGUFFile
 
 CORPUS = [
     "The lighthouse keeper counted 1024 steps, then 365 more.\n\nShe wrote it's done, we'll see.",

@@ -1,0 +1,45 @@
+"""What decides, besides the tokens, which keys and values a page holds."""
+
+import hashlib
+
+import msgspec
+import torch
+
+from engine.kv.pool import LayerPages, PagePool
+from engine.shape import ModelShape
+
+_DOMAIN = b"rejoinder kv layout 1"
+"""Its number rises when pages are laid out otherwise, or the same inputs give other values."""
+
+
+def layout_fingerprint(
+    pool: PagePool, shape: ModelShape, *, weights: str, weights_sha256: str
+) -> bytes:
+    """32 bytes. Two engines with the same one may read each other's pages.
+
+    It covers the mode, sizes and inner order of a page, the model's numbers (RoPE and windows among
+    them), the type and the digest of the weights, and, where keys are turned and centred before
+    they are rounded, the matrix and the centres themselves.
+    """
+    running = hashlib.sha256()
+    parts = [
+        _DOMAIN,
+        msgspec.json.encode(pool.layout),
+        str(pool.layout.tiled).encode(),
+        msgspec.json.encode(shape),
+        weights.encode(),
+        weights_sha256.encode(),
+        *(_turning(layer) for layer in pool.layers),
+    ]
+    for part in parts:
+        running.update(len(part).to_bytes(8, "little"))
+        running.update(part)
+    return running.digest()
+
+
+def _turning(layer: LayerPages) -> bytes:
+    """What keys are multiplied by, and what is taken off them."""
+    matrix = layer.turn(torch.eye(layer.layout.head_dim))
+    centre = layer.turned_centre
+    parts = [matrix] if centre is None else [matrix, centre]
+    return b"".join(part.cpu().float().numpy().tobytes() for part in parts)

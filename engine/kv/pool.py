@@ -1,0 +1,136 @@
+"""The memory of the KV cache: one allocation, seen through views with real strides."""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+
+import torch
+
+from engine.device import CPU, block_on
+from engine.kv.pages import PageLayout
+from engine.kv.quant import hadamard_matrix, quantise
+from engine.kv.vectors import PagedVectors
+
+_ELEMENT: dict[str, torch.dtype] = {
+    "int8": torch.int8,
+    "int8-hq": torch.int8,
+    "bf16": torch.bfloat16,
+    "fp32": torch.float32,
+}
+
+
+class PagePool:
+    """All pages. Memory is touched, and so taken from the system, when a page is first used."""
+
+    def __init__(
+        self,
+        layout: PageLayout,
+        num_pages: int,
+        *,
+        key_centres: torch.Tensor | None = None,
+        device: torch.device = CPU,
+        writer: "PageWriter | None" = None,
+    ) -> None:
+        """`key_centres` float32 [num_layers, num_kv_heads, head_dim], for int8 only: the mean
+        keys that are taken off before rounding. `writer` None: torch writes."""
+        self.layout = layout
+        self.writer = writer
+        block = block_on(device, num_pages * layout.page_bytes)
+        self.storage = block.view(num_pages, layout.page_bytes)
+        rotation = hadamard_matrix(layout.head_dim).to(device) if layout.has_scales else None
+        centres: Sequence[torch.Tensor | None] = (
+            [None] * layout.num_layers if key_centres is None else list(key_centres.to(device))
+        )
+        self.layers = [
+            LayerPages(self, layer, rotation=rotation, centre=centres[layer])
+            for layer in range(layout.num_layers)
+        ]
+
+    def view(self, dtype: torch.dtype, offset_bytes: int, sizes: tuple[int, ...]) -> torch.Tensor:
+        """One part of every page: [num_pages, *sizes], contiguous within a page."""
+        flat = self.storage.view(dtype)
+        strides = [1]
+        for size in reversed(sizes[1:]):
+            strides.insert(0, strides[0] * size)
+        # as_strided counts from the start of the memory, not of the view.
+        offset = flat.storage_offset() + offset_bytes // dtype.itemsize
+        return flat.as_strided((flat.shape[0], *sizes), (flat.stride(0), *strides), offset)
+
+
+class LayerPages:
+    """One layer's part of all pages, and how vectors are changed on their way in.
+
+    keys, values   vectors of head_dim by page, head and place in the page; int8, bf16 or fp32
+    window         tokens that a query of this layer sees, itself included; None: all
+    *_scales       fp16 [num_pages, num_kv_heads * num_groups, page_tokens] with INT8, else None
+    """
+
+    def __init__(
+        self,
+        pool: PagePool,
+        layer: int,
+        *,
+        rotation: torch.Tensor | None,
+        centre: torch.Tensor | None,
+    ) -> None:
+        layout = pool.layout
+        element = _ELEMENT[layout.dtype]
+        keys_view = partial(pool.view, element, layout.keys_at(layer))
+        values_view = partial(pool.view, element, layout.values_at(layer))
+        self.layout = layout
+        self.window = layout.window(layer)
+        self.keys = PagedVectors(layout, keys_view, keys=True)
+        self.values = PagedVectors(layout, values_view, keys=False)
+        self.key_scales: torch.Tensor | None = None
+        self.value_scales: torch.Tensor | None = None
+        if layout.has_scales:
+            scales = (layout.num_kv_heads * layout.num_groups, layout.page_tokens)
+            self.key_scales = pool.view(torch.half, layout.key_scales_at(layer), scales)
+            self.value_scales = pool.view(torch.half, layout.value_scales_at(layer), scales)
+        self._rotation = rotation
+        self._writer = pool.writer
+        # H (k - c) = H k - H c: the second part is a constant, float32 [num_kv_heads, head_dim].
+        self.turned_centre = None if centre is None or rotation is None else centre @ rotation
+
+    def turn(self, heads: torch.Tensor) -> torch.Tensor:
+        """Queries, or keys with their centre still in, as the pages hold keys: H x, float32
+        [num_tokens, heads, head_dim]. The identity where pages are not quantised."""
+        return heads if self._rotation is None else heads @ self._rotation
+
+    @property
+    def turns_values(self) -> bool:
+        """Values, too, lie in the pages as H v."""
+        return self.layout.num_groups > 1
+
+    def turn_back(self, attended: torch.Tensor) -> torch.Tensor:
+        """Sums of the pages' values → of values as they were written: H is its own inverse. In any
+        shape [..., head_dim]; the identity where values are not turned."""
+        return self.turn(attended) if self.turns_values else attended
+
+    def write(self, turned_keys: torch.Tensor, values: torch.Tensor, slots: torch.Tensor) -> None:
+        """Store keys (after RoPE and `turn`) and values, float32 [num_tokens, num_kv_heads,
+        head_dim], at `slots` int64 [num_tokens]: page * page_tokens + place in the page."""
+        if self._writer is not None:
+            self._writer(self, turned_keys, values, slots)
+            return
+        pages = slots.div(self.layout.page_tokens, rounding_mode="floor")
+        places = slots.remainder(self.layout.page_tokens)
+        if self.key_scales is None or self.value_scales is None:
+            self.keys.put(pages, places, turned_keys.to(self.keys.dtype))
+            self.values.put(pages, places, values.to(self.values.dtype))
+            return
+        if self.turned_centre is not None:
+            turned_keys = turned_keys - self.turned_centre
+        if self.turns_values:
+            values = self.turn(values)
+        # Both at once: for a few tokens, the number of calls is what costs.
+        vectors = torch.stack((turned_keys, values))
+        rounded = quantise(vectors.view(*vectors.shape[:-1], self.layout.num_groups, -1))
+        codes = rounded.codes.view(vectors.shape)
+        self.keys.put(pages, places, codes[0])
+        self.values.put(pages, places, codes[1])
+        scales = rounded.scales.flatten(2)
+        self.key_scales[pages, :, places], self.value_scales[pages, :, places] = scales
+
+
+PageWriter = Callable[[LayerPages, torch.Tensor, torch.Tensor, torch.Tensor], None]
+"""A kernel that does what `LayerPages.write` does, with the same arguments."""

@@ -1,0 +1,184 @@
+"""The prefix cache: full pages of earlier sequences, found by the tokens that they hold.
+
+Who asks for pages gives a chain of digests and the tokens themselves: a digest finds a page, the
+tokens confirm it. Pages that nobody holds stay until their memory is wanted; then those that were
+used least lately go, and none before what continues it (`PageAllocator.least_lately_used`).
+"""
+
+import enum
+from collections.abc import Sequence
+from typing import Protocol
+
+from engine.kv.blocks import PageAllocator
+from engine.kv.pagehash import PageChain
+from engine.kv.purges import Scope, Tags, merged
+from engine.kv.tree import KnownPage, PageTree
+
+
+class Publication(enum.Enum):
+    """What became of a page that was to be published."""
+
+    PUBLISHED = "published"
+    KNOWN = "known"
+    """Another page with the same tokens is there; this one stays its sequence's own."""
+    ORPHANED = "orphaned"
+    """The page before it is not there, so nobody could find it."""
+
+
+class Prefix(Protocol):
+    """What the scheduler asks."""
+
+    def find(self, chain: PageChain, token_ids: Sequence[int], *, max_pages: int) -> list[int]:
+        """The pages that hold the beginning of `token_ids`, in order, at most `max_pages`."""
+        ...
+
+    def reserve(self, owner: int, num_pages: int) -> bool:
+        """`PageAllocator.grow`, which may take memory from pages that nobody holds."""
+        ...
+
+    def unpin(self) -> None:
+        """Pinned pages may go from now on as others do."""
+        ...
+
+
+class NoPrefix:
+    """Nothing is kept; see `Prefix`."""
+
+    def __init__(self, pages: PageAllocator) -> None:
+        self._pages = pages
+
+    def find(self, chain: PageChain, token_ids: Sequence[int], *, max_pages: int) -> list[int]:
+        return []
+
+    def reserve(self, owner: int, num_pages: int) -> bool:
+        return self._pages.grow(owner, num_pages)
+
+    def unpin(self) -> None:
+        """There is nothing to unpin."""
+
+
+class PrefixCache:
+    """See `Prefix`. Publishes, pins and drops pages of an allocator."""
+
+    def __init__(self, pages: PageAllocator, *, page_tokens: int) -> None:
+        self._pages = pages
+        self._page_tokens = page_tokens
+        self._tree = PageTree()
+        self._by_page: dict[int, KnownPage] = {}
+        self._pinned: set[int] = set()
+
+    @property
+    def num_pages(self) -> int:
+        """Pages that can be found."""
+        return len(self._tree)
+
+    @property
+    def num_pinned(self) -> int:
+        return len(self._pinned)
+
+    def find(self, chain: PageChain, token_ids: Sequence[int], *, max_pages: int) -> list[int]:
+        found: list[int] = []
+        while len(found) < max_pages:
+            known = self.known(chain, token_ids, len(found))
+            if known is None:
+                break
+            found.append(known.place)
+        return found
+
+    def known(self, chain: PageChain, token_ids: Sequence[int], index: int) -> KnownPage | None:
+        """Page `index` of the sequence, if it can be found."""
+        first = index * self._page_tokens
+        page = token_ids[first : first + self._page_tokens]
+        return self._tree.get(chain.page(index, token_ids), page)
+
+    def reserve(self, owner: int, num_pages: int) -> bool:
+        missing = num_pages - len(self._pages.table(owner)) - self._pages.num_free
+        if missing > self._pages.num_idle:
+            return False
+        for _ in range(missing):
+            page = self._pages.least_lately_used()
+            assert page is not None
+            self._drop(self._by_page[page])
+        return self._pages.grow(owner, num_pages)
+
+    def publish(
+        self,
+        chain: PageChain,
+        token_ids: Sequence[int],
+        index: int,
+        *,
+        page: int,
+        tags: Tags,
+    ) -> Publication:
+        """Page `index` of a sequence, which is full and final, can be found from now on."""
+        parent = chain.parent(index, token_ids)
+        if index and parent not in self._tree:
+            return Publication.ORPHANED
+        digest = chain.page(index, token_ids)
+        if digest in self._tree:
+            return Publication.KNOWN
+        first = index * self._page_tokens
+        known = KnownPage(
+            digest=digest,
+            parent=parent,
+            token_ids=tuple(token_ids[first : first + self._page_tokens]),
+            place=page,
+            tags=merged(frozenset(), tags),
+        )
+        self._tree.add(known)
+        self._by_page[page] = known
+        self._pages.publish(page)
+        return Publication.PUBLISHED
+
+    def tag(
+        self, chain: PageChain, token_ids: Sequence[int], index: int, tags: Tags
+    ) -> KnownPage | None:
+        """A request with these tags uses page `index`; the page, if it can be found."""
+        known = self.known(chain, token_ids, index)
+        if known is not None:
+            known.tags = merged(known.tags, tags)
+        return known
+
+    def covered(self, scope: Scope) -> list[KnownPage]:
+        """What a purge of `scope` would drop."""
+        return self._tree.covered(scope)
+
+    def purge(self, scope: Scope) -> list[KnownPage]:
+        """Drop what is covered: it cannot be found any more, and is free when nobody holds it."""
+        dropped = self.covered(scope)
+        for known in dropped:
+            self._unpin(known.place)
+            self._drop(known)
+        return dropped
+
+    def pin(self, page: int) -> None:
+        """A published page stays; a no-op for a pinned one, and when half of all pages are."""
+        if page not in self._pinned and 2 * len(self._pinned) < self._pages.num_pages - 1:
+            self._pinned.add(page)
+            self._pages.share(_pin_owner(page), [page])
+
+    def unpin(self) -> None:
+        for page in list(self._pinned):
+            self._unpin(page)
+
+    def check_integrity(self) -> None:
+        """Each known page is published, and the other way round."""
+        self._pages.check_integrity()
+        assert {known.place for known in self._tree} == set(self._by_page)
+        assert set(self._by_page) == self._pages.published()
+        assert self._pinned <= set(self._by_page)
+
+    def _unpin(self, page: int) -> None:
+        if page in self._pinned:
+            self._pinned.remove(page)
+            self._pages.release(_pin_owner(page))
+
+    def _drop(self, known: KnownPage) -> None:
+        self._tree.remove(known)
+        del self._by_page[known.place]
+        self._pages.withdraw(known.place)
+
+
+def _pin_owner(page: int) -> int:
+    """A holder that is no sequence: their numbers begin at 0."""
+    return -1 - page

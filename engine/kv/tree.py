@@ -1,0 +1,69 @@
+"""Pages by the digests of their contents, each knowing the page before it. Plain Python."""
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+
+import msgspec
+
+from engine.kv.purges import Scope, Tags
+
+
+class KnownPage(msgspec.Struct, kw_only=True, eq=False):
+    """A page that can be found. Not frozen: requests that use it add their tags."""
+
+    digest: bytes
+    parent: bytes
+    """Digest of the page before it; of the root for the first."""
+    token_ids: tuple[int, ...]
+    place: int
+    """Where its contents lie: a page of the pool, or a slot of the file."""
+    tags: Tags
+
+
+class PageTree:
+    """Known pages, in the order of their coming."""
+
+    def __init__(self) -> None:
+        self._pages: dict[bytes, KnownPage] = {}
+
+    def __len__(self) -> int:
+        return len(self._pages)
+
+    def __iter__(self) -> Iterator[KnownPage]:
+        return iter(self._pages.values())
+
+    def __contains__(self, digest: bytes) -> bool:
+        return digest in self._pages
+
+    def get(self, digest: bytes, token_ids: Sequence[int]) -> KnownPage | None:
+        """The page of that digest, if it really holds these tokens."""
+        page = self._pages.get(digest)
+        return page if page is not None and page.token_ids == tuple(token_ids) else None
+
+    def add(self, page: KnownPage) -> None:
+        """A page whose digest is not known yet."""
+        assert page.digest not in self._pages
+        self._pages[page.digest] = page
+
+    def remove(self, page: KnownPage) -> None:
+        """What continues it stays, and is found again when the page is back."""
+        del self._pages[page.digest]
+
+    def use(self, page: KnownPage) -> None:
+        """Move it to the end of the order."""
+        self._pages[page.digest] = self._pages.pop(page.digest)
+
+    def covered(self, scope: Scope) -> list[KnownPage]:
+        """What a purge has to take: the pages it names, and all that continue them, since their
+        keys and values were computed from them."""
+        following: defaultdict[bytes, list[KnownPage]] = defaultdict(list)
+        for page in self:
+            following[page.parent].append(page)
+        found: dict[bytes, KnownPage] = {}
+        pending = [page for page in self if scope.covers(page.tags)]
+        while pending:
+            page = pending.pop()
+            if page.digest not in found:
+                found[page.digest] = page
+                pending += following[page.digest]
+        return list(found.values())

@@ -1,0 +1,1 @@
+"""Decoder-only models, layer by layer."""

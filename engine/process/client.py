@@ -1,0 +1,268 @@
+"""The engine as the rest of the program sees it. Imports no torch: that is the worker's."""
+
+import asyncio
+import contextlib
+import itertools
+import logging
+from collections import deque
+from collections.abc import Callable
+from typing import TypeVar, assert_never
+
+from engine.config import EngineConfig
+from engine.errors import EngineDied, EngineDown, ModelUnusable
+from engine.process.attached import Attached
+from engine.process.generation import Generation
+from engine.process.protocol import (
+    Abort,
+    Delta,
+    Failed,
+    Finished,
+    Generate,
+    Inspect,
+    Loading,
+    Occupancy,
+    Profile,
+    Profiled,
+    Purge,
+    Purged,
+    Ready,
+    Request,
+    Started,
+    Unusable,
+)
+from engine.process.spawning import WorkerProcess
+
+_FIRST_BACKOFF_S = 0.25
+_MAX_BACKOFF_S = 30.0
+_HEALTHY_S = 60.0
+"""A worker that was ready for so long has earned a quick restart."""
+
+T = TypeVar("T")
+
+log = logging.getLogger("engine.process.client")
+
+
+class EngineClient:
+    """Starts the worker process, restarts it when it dies, and speaks to it. One event loop."""
+
+    def __init__(
+        self,
+        config: EngineConfig,
+        *,
+        on_progress: Callable[[float], None] = lambda _: None,
+        shared: str | None = None,
+    ) -> None:
+        """`on_progress` gets the share of the model that is loaded, also after restarts. `shared`:
+        the socket of a relay (`process.relay`), whose worker is used instead of one of our own."""
+        self._config = config
+        self._shared = shared
+        self._on_progress = on_progress
+        self._worker: WorkerProcess | Attached | None = None
+        self._supervisor: asyncio.Task[None] | None = None
+        self._generations: dict[int, Generation] = {}
+        # Answers to these carry no id: they come in the order of the questions.
+        self._inspections: deque[asyncio.Future[Occupancy]] = deque()
+        self._purges: deque[asyncio.Future[Purged]] = deque()
+        self._profiles: deque[asyncio.Future[Profiled]] = deque()
+        self._request_ids = itertools.count(1)
+        self._changed = asyncio.Event()
+        self._ready: Ready | None = None
+        self._trouble = "not started"
+
+    async def start(self) -> None:
+        """Returns at once; the model loads in the background."""
+        if self._supervisor is None:
+            self._trouble = "loading"
+            self._supervisor = asyncio.create_task(self._supervise(), name="engine supervisor")
+            self._supervisor.add_done_callback(lambda _: self._notify())
+
+    def state(self) -> str:
+        """`ready`, `loading`, or why it cannot answer."""
+        return "ready" if self._ready is not None else self._trouble
+
+    @property
+    def worker_pid(self) -> int | None:
+        """Of the process that runs now, for whoever watches its memory."""
+        return None if self._worker is None else self._worker.pid
+
+    async def ready(self, *, timeout_s: float) -> Ready:
+        """Waits while the model loads. Raises ModelUnusable, or EngineDown when it takes too long,
+        was closed or never started."""
+        try:
+            async with asyncio.timeout(timeout_s):
+                while self._ready is None:
+                    if self._supervisor is None:
+                        raise EngineDown(f"the engine is not running: {self._trouble}")
+                    if self._supervisor.done():
+                        raise ModelUnusable(self._trouble)
+                    await self._changed.wait()
+        except TimeoutError as error:
+            raise EngineDown(f"the engine is not ready: {self._trouble}") from error
+        return self._ready
+
+    async def down(self) -> None:
+        """Returns when the worker is not ready, or not any more."""
+        while self._ready is not None:
+            await self._changed.wait()
+
+    def generate(self, request: Request) -> Generation:
+        """Sends the request. Raises EngineDown unless `ready`."""
+        worker = self._running()
+        request_id = next(self._request_ids)
+        generation = Generation(
+            num_choices=request.num_choices, on_close=lambda: self._forget(request_id)
+        )
+        self._generations[request_id] = generation
+        worker.write(Generate(request_id=request_id, request=request))
+        return generation
+
+    async def inspect(self) -> Occupancy:
+        """What is in use, after the step that runs now. Raises EngineDown."""
+        worker = self._running()
+        answer: asyncio.Future[Occupancy] = asyncio.get_running_loop().create_future()
+        self._inspections.append(answer)
+        worker.write(Inspect())
+        return await answer
+
+    async def profile(self, wanted: Profile) -> Profiled:
+        """Raises EngineDown."""
+        worker = self._running()
+        answer: asyncio.Future[Profiled] = asyncio.get_running_loop().create_future()
+        self._profiles.append(answer)
+        worker.write(wanted)
+        return await answer
+
+    async def purge(self, purge: Purge) -> Purged:
+        """When it returns no request that is sent later meets what the purge covers. An engine that
+        is not there has no pages; those that it finds on disk when it is back have to have seen
+        every purge that its requests have seen."""
+        if self._worker is None or self._ready is None:
+            return Purged(num_pages=0)
+        answer: asyncio.Future[Purged] = asyncio.get_running_loop().create_future()
+        self._purges.append(answer)
+        self._worker.write(purge)
+        try:
+            return await answer
+        except EngineDied:
+            return Purged(num_pages=0)
+
+    async def close(self) -> None:
+        """Ends the process; requests in flight fail. Idempotent."""
+        supervisor, self._supervisor = self._supervisor, None
+        self._trouble = "closed"
+        if supervisor is not None:
+            supervisor.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await supervisor
+        self._notify()
+
+    def _running(self) -> WorkerProcess | Attached:
+        if self._worker is None or self._ready is None:
+            raise EngineDown(f"the engine is not ready: {self._trouble}")
+        return self._worker
+
+    async def _supervise(self) -> None:
+        """Returns only when the model turned out to be unusable."""
+        loop = asyncio.get_running_loop()
+        backoff_s = _FIRST_BACKOFF_S
+        while True:
+            started = loop.time()
+            usable = await self._live()
+            if not usable:
+                return
+            if loop.time() - started > _HEALTHY_S:
+                backoff_s = _FIRST_BACKOFF_S
+            log.warning("engine worker died, restarting in %.2f s", backoff_s)
+            await asyncio.sleep(backoff_s)
+            backoff_s = min(2 * backoff_s, _MAX_BACKOFF_S)
+            self._trouble = "loading"
+
+    async def _live(self) -> bool:
+        """One life of a worker. False when it found that it cannot work with this model."""
+        self._worker = await self._start_or_join()
+        usable = True
+        try:
+            while messages := await self._worker.read():
+                for message in messages:
+                    if isinstance(message, Unusable):
+                        self._trouble, usable = message.message, False
+                    else:
+                        self._handle(message)
+        finally:
+            worker, self._worker, self._ready = self._worker, None, None
+            self._notify()
+            if usable and self._supervisor is not None:
+                self._trouble = "the engine process died and is being restarted"
+            self._fail_all(EngineDied("the engine process ended in the middle of the request"))
+            exit_code = await asyncio.shield(worker.end())
+            log.info("engine worker %s ended with %d", worker.pid or "of others", exit_code)
+        return usable
+
+    async def _start_or_join(self) -> WorkerProcess | Attached:
+        if self._shared is not None:
+            return await Attached.connect(self._shared)
+        return await WorkerProcess.spawn(self._config)
+
+    def _handle(
+        self,
+        message: Loading
+        | Ready
+        | Started
+        | Delta
+        | Finished
+        | Failed
+        | Occupancy
+        | Purged
+        | Profiled,
+    ) -> None:
+        match message:
+            case Loading(fraction=fraction):
+                self._on_progress(fraction)
+            case Ready():
+                self._ready = message
+                self._notify()
+            case Started() | Delta() | Finished() | Failed():
+                generation = self._generations.get(message.request_id)
+                if generation is not None:
+                    generation.feed(message)
+            case Occupancy():
+                _answer(self._inspections, message)
+            case Purged():
+                _answer(self._purges, message)
+            case Profiled():
+                _answer(self._profiles, message)
+            case _:
+                assert_never(message)
+
+    def _forget(self, request_id: int) -> None:
+        """The consumer is done with it, or has had enough of it."""
+        generation = self._generations.pop(request_id, None)
+        if generation is not None and not generation.done and self._worker is not None:
+            self._worker.write(Abort(request_id=request_id))
+
+    def _fail_all(self, error: EngineDied) -> None:
+        for generation in self._generations.values():
+            generation.fail(error)
+        self._generations.clear()
+        _give_up(self._inspections, error)
+        _give_up(self._purges, error)
+        _give_up(self._profiles, error)
+
+    def _notify(self) -> None:
+        """Wake whoever waits for a change of state."""
+        self._changed.set()
+        self._changed = asyncio.Event()
+
+
+def _answer(waiting: deque[asyncio.Future[T]], message: T) -> None:
+    """To who asked first, unless they have gone."""
+    answer = waiting.popleft()
+    if not answer.done():
+        answer.set_result(message)
+
+
+def _give_up(waiting: deque[asyncio.Future[T]], error: EngineDied) -> None:
+    for answer in waiting:
+        if not answer.done():
+            answer.set_exception(error)
+    waiting.clear()

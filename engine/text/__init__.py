@@ -1,0 +1,1 @@
+"""Text to token ids and back: vocabularies, chat templates, tools in prompts, stop strings."""
