@@ -37,16 +37,18 @@ class Instruments:
     browser: Browser | None
     page: Page | None = None
 
-    async def metric(self, metric: Metric) -> float:
+    async def metric(self, metric: Metric) -> float | None:
+        """None where there is no such sample."""
         answer = await self.http.get(f"{self.admin_url}/metrics")
         families = list(text_string_to_metric_families(answer.text))
-        return sum(
+        values = [
             sample.value
             for family in families
             for sample in family.samples
             if sample.name == metric.name
             and all(sample.labels.get(k) == v for k, v in metric.labels)
-        )
+        ]
+        return sum(values) if values else None
 
     async def words(self, asked: dict) -> set[str]:
         """Every word that `explain` gives as an outcome, a state, a reason or a place."""
@@ -86,13 +88,17 @@ async def showing(row: Row, place, browser: Browser | None) -> AsyncIterator[Fau
         await _until(lambda: _shown(look, row.element, seen), f"{row.element} from {seen}")
 
 
-async def _moved(look: Instruments, metric: Metric, before: float) -> bool:
+async def _moved(look: Instruments, metric: Metric, before: float | None) -> bool:
     now = await look.metric(metric)
-    return now > before if metric.moves == "rises" else now < before
+    if now is None:
+        return False  # what is not shown has not fallen
+    return now > (before or 0.0) if metric.moves == "rises" else now < (before or 0.0)
 
 
 async def _shown(look: Instruments, element: Element, before: list[str]) -> bool:
     now = await look.texts(element)
+    if not now:
+        return False  # nor does an empty view say anything
     match element.verb:
         case "says":
             return element.is_said(now) and not element.is_said(before)

@@ -5,7 +5,7 @@ import contextlib
 import json
 
 import pytest
-from instruments import showing
+from instruments import Instruments, showing
 from misbehaving import plain, serving
 from running import BEGIN, END, chunk, completion, good, running
 from table import row
@@ -55,9 +55,14 @@ async def test_an_upstream_that_answers_late_is_seen_as_slow(tmp_path, browser):
 
     async with proxy(tmp_path, answer=answer) as p:
         await p.ask("Before?")
-        async with showing(row("slow", "the upstream"), p, browser) as fault:
+        slow = row("slow", "the upstream")
+        look = Instruments(p.admin_url, p.http, browser)
+        before_s = await look.metric(slow.metric)
+        async with showing(slow, p, browser) as fault:
             late_s = 1.0
-            fault.asked = by_id(await p.ask("After?"))
+            answered = await p.ask("After?")
+            fault.asked = by_id(answered)
+        assert await look.metric(slow.metric) - before_s >= late_s
 
 
 async def test_an_embedder_that_is_late_is_seen_as_slow(tmp_path, browser):
@@ -123,7 +128,7 @@ async def test_requests_that_no_policy_is_for_are_seen_with_the_condition(tmp_pa
 
 async def test_a_question_that_a_guard_refuses_is_seen_with_the_guard(tmp_path, browser):
     async with (
-        proxy(tmp_path, policy="{ttl: 1h, semantic: {}}", more=MEANING) as p,
+        proxy(tmp_path, policy="{ttl: 1h, semantic: {deadline: 30s}}", more=MEANING) as p,
         showing(row("low hit rate", "a guard"), p, browser) as fault,
     ):
         await p.ask("How do I clean 3 kettles?")
@@ -157,12 +162,14 @@ async def test_a_store_that_is_too_small_is_seen_as_evictions(tmp_path, browser)
 
 async def test_answers_that_are_not_whole_are_seen_as_discarded(tmp_path, browser):
     async def answer(request, writer):
-        writer.write(plain(completion("not whole", finish_reason="content_filter")))
+        ending = "content_filter" if b"not whole" in request.body else "stop"
+        writer.write(plain(completion(finish_reason=ending)))
 
     async with (
         proxy(tmp_path, answer=answer) as p,
         showing(row("low hit rate", "answers are not whole"), p, browser) as fault,
     ):
+        await p.ask("Is it?")
         answers = [await p.ask("Is it not whole?") for _ in range(2)]
         assert [one.headers["x-cache"] for one in answers] == ["miss", "miss"]
         fault.asked = by_id(answers[1])
@@ -199,7 +206,7 @@ async def test_an_answer_that_is_wrong_by_meaning_is_seen_in_the_audits(tmp_path
         asked = json.loads(request.body)["messages"][-1]["content"]
         writer.write(plain(completion(f"About {asked}.")))
 
-    policy = "{ttl: 1h, semantic: {audit: 1, judge: equal}}"
+    policy = "{ttl: 1h, semantic: {audit: 1, judge: equal, deadline: 30s}}"
     async with (
         proxy(tmp_path, answer=answer, policy=policy, more=MEANING) as p,
         showing(row("wrong answers", "two questions"), p, browser) as fault,
