@@ -29,7 +29,7 @@ async def deadline():
 
 def engines_of(process: Process) -> set[int]:
     children = psutil.Process(process.process.pid).children(recursive=True)
-    return {one.pid for one in children if "engine.worker" in one.cmdline()}
+    return {one.pid for one in children if "engine.process.worker" in one.cmdline()}
 
 
 async def ask(process: Process) -> httpx.Response:

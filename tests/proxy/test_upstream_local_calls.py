@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.toolformat import HERMES, LLAMA, MISTRAL, ToolFormat
+from engine.text.toolformat import HERMES, LLAMA, MISTRAL, ToolFormat
 from proxy.upstreams.local_calls import Argued, Called, ForcedCalls, Heard, Reader, Said, reader
 from proxy.upstreams.local_tools import FunctionBody, ToolBody, Tooling
 
