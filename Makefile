@@ -7,6 +7,8 @@ CONFIG ?= configs/quickstart.yaml
 # PIP_ARGS goes to pip as it is: on a machine without a GPU it can name an index of CPU builds.
 TORCH ?= torch==2.13.0
 PIP_ARGS ?=
+# Test files that run at a time.
+JOBS ?= 2
 PIP = $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt $(PIP_ARGS)
 
 CLIENTS := .venv-clients
@@ -25,8 +27,9 @@ lint: $(VENV)/.test
 types: $(VENV)/.test
 	$(BIN)/mypy
 
+# Files run side by side, each whole: its tests share servers.
 unit: $(VENV)/.test
-	$(BIN)/pytest
+	$(BIN)/pytest -n $(JOBS) --dist loadfile
 
 # Real clients, from PyPI and npm, against a running proxy; they get an environment of their own.
 test-clients: $(VENV)/.serve $(CLIENTS)/.installed tests/clients/node/node_modules/.installed
