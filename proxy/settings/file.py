@@ -85,11 +85,18 @@ def dump(config: Config) -> bytes:
 
 def _machine() -> Machine:
     return Machine(
-        has_module=lambda name: importlib.util.find_spec(name) is not None,
+        has_module=_has_module,
         has_path=lambda path: pathlib.Path(path).exists(),
         can_keep=_can_keep,
         pip=f"{shlex.quote(sys.executable)} -m pip",
     )
+
+
+def _has_module(name: str) -> bool:
+    try:
+        return importlib.util.find_spec(name) is not None
+    except ModuleNotFoundError:  # of a.b, where there is no a
+        return False
 
 
 def _can_keep(path: str) -> bool:

@@ -1,6 +1,7 @@
 """Config files as a person writes them: what is read, and what every mistake is answered with."""
 
 import os
+import sys
 import textwrap
 from pathlib import Path
 
@@ -407,6 +408,14 @@ def test_a_store_in_a_folder_of_others_is_named(write, tmp_path):
     (tmp_path / "folder").mkdir(mode=0o500)
     with pytest.raises(ConfigError, match=r"store\.path: cannot be written here"):
         read(write(STORED.format(path=tmp_path / "folder" / "cache.db")), environ={})
+
+
+def test_tracing_without_its_packages_is_refused_by_name(write, monkeypatch):
+    for name in [one for one in sys.modules if one.startswith("opentelemetry.")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "opentelemetry", None)
+    with pytest.raises(ConfigError, match=r"tracing: opentelemetry\.sdk, .* not installed: .*otel"):
+        read(write(REMOTE + "tracing: {endpoint: 'http://127.0.0.1:4318'}\n"), environ={})
 
 
 @pytest.mark.parametrize(
