@@ -87,10 +87,13 @@ class RemoteEmbedder:
     ) -> "RemoteEmbedder":
         """Ask the server for the probes. `cache`: a folder where its fingerprint is kept.
         `scripts`: those that the model was trained on, None for all. `max_bytes`: longest text, in
-        UTF-8. Raises EmbedderFault when the server does not answer with vectors."""
+        UTF-8. Raises EmbedderFault when the server does not answer with vectors, or with one and
+        the same to every text."""
         together = await ask(server, model, PROBES)
         alone = [(await ask(server, model, (probe,))).vectors[0] for probe in PROBES]
         probes = np.asarray(alone, dtype=np.float32)
+        if agree(probes[1:], probes[:-1]):
+            raise EmbedderFault(f"{server.name} has the same embedding for every text")
         mark = await asyncio.to_thread(fingerprint, probes, f"{server.name} {model}", cache)
         dimension = probes.shape[1]
         return cls(

@@ -167,7 +167,7 @@ def judge(query: str, candidate: str, *, similarity: float, rules: Rules) -> Ver
     if query == candidate:
         return Accepted(similarity)
     worth = rules.calibration(similarity)
-    if worth < rules.thresholds.slip:
+    if not worth >= rules.thresholds.slip:  # nor one that is no number
         return Refused("similarity")
     a, b = parse(query), parse(candidate)
     guards = rules.guards

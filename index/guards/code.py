@@ -16,6 +16,8 @@ _CODE = re.compile(
     r"|[\d)]\s*[-+*/^%<>=]\s*[\d(a-z]"  # arithmetic
     r"|\w\s*[<>]\s*\w"  # a comparison
     r"|[\^\\{}|~\[\]]"  # signs of patterns and programs, not of prose
+    # Embedders read signs beyond ASCII, emoji among them, as one and the same unknown word.
+    r"|[\u00a2-\u00b6\u00d7\u00f7\u20a0-\u20bf\u2190-\u2bff\U0001f000-\U0001faff]"
     r"|\b[A-Za-z]\+\+|\b[A-Za-z]#|\.NET\b|\bVB\.NET\b"
 )
 

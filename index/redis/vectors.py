@@ -11,10 +11,11 @@ others hold. Within a set, a filter passes over what is past its time.
 """
 
 import asyncio
+import contextlib
 import hashlib
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -91,16 +92,7 @@ class RedisVectors:
             "FP32", vector.astype("<f4").tobytes(), "WITHSCORES", "WITHATTRIBS", "COUNT", limit,
             "FILTER", f".until >= {self._clock():.3f}",
         )  # fmt: skip
-        return tuple(
-            Candidate(
-                key=found[place].decode(),
-                prompt=_READ.decode(found[place + 2]).prompt,
-                # Redis maps the cosine to [0, 1].
-                similarity=2 * float(found[place + 1]) - 1,
-            )
-            for place in range(0, len(found), 3)
-            if found[place + 2]
-        )
+        return tuple(_candidates(found))
 
     async def settle(self) -> None:
         """Returns when what was added before can be found."""
@@ -139,6 +131,21 @@ class RedisVectors:
             await self._door.recover(refusal)
             raise
         return found
+
+
+def _candidates(found: list[bytes]) -> Iterator[Candidate]:
+    """Of an answer of VSIM: name, score and attributes of each element, one after the other."""
+    for name, score, attributes in zip(found[::3], found[1::3], found[2::3], strict=True):
+        if not attributes:
+            continue
+        # What others wrote into our set is passed over.
+        with contextlib.suppress(msgspec.MsgspecError, UnicodeDecodeError):
+            yield Candidate(
+                key=name.decode(),
+                prompt=_READ.decode(attributes).prompt,
+                # Redis maps the cosine to [0, 1].
+                similarity=2 * float(score) - 1,
+            )
 
 
 async def has_vector_sets(servers: Servers) -> bool:

@@ -89,6 +89,8 @@ REFUSED = {
         ("is the tool used by the smith", "does the tool use the smith"),
     ],
     "code": [
+        ("What does \U0001f600 mean?", "What does \U0001f622 mean?"),
+        ("explain \u2200", "explain \u2203"),
         ("rows where age > limit", "rows where age < limit"),
         ("what does ^ab mean in grep", "what does [ab] mean in grep"),
         ("read a line in C", "read a line in C++"),

@@ -83,6 +83,14 @@ async def test_vectors_have_unit_length_and_the_order_of_the_texts(
     assert vectors == pytest.approx(expected, abs=1e-6)
 
 
+async def test_a_server_that_tells_no_two_texts_apart_is_a_fault(
+    server: ScriptedServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server, "vector", lambda text, num_texts: [1.0, 0.0])
+    with pytest.raises(EmbedderFault, match="same embedding for every text"):
+        await opened(server, tmp_path)
+
+
 async def test_texts_that_wait_travel_together(
     embedder: RemoteEmbedder, server: ScriptedServer
 ) -> None:

@@ -201,6 +201,22 @@ async def test_a_set_outlives_the_last_of_its_entries_by_little(
         assert 5000 < client.ttl(name) <= 5600
 
 
+@pytest.mark.parametrize(
+    ("name", "attributes"),
+    [("spoilt", b'{"prompt": 5, "until": 9e12}'), (b"\xff", b'{"prompt": "x", "until": 9e12}')],
+)
+async def test_what_others_wrote_into_a_set_is_passed_over(
+    redis_place: InRedis, empty_redis: RedisServer, name: str | bytes, attributes: bytes
+) -> None:
+    await redis_place.put(sample("ours", 1))
+    with empty_redis.client() as client:
+        (place,) = client.scan_iter("*:vectors:*")
+        client.execute_command(
+            "VADD", place, "FP32", unit(1).tobytes(), name, "NOQUANT", "SETATTR", attributes
+        )
+    assert await found(redis_place, 1) == ["ours"]
+
+
 async def test_a_search_is_one_command(redis_place: InRedis, empty_redis: RedisServer) -> None:
     await redis_place.put(sample("a", 1))
     with empty_redis.client() as client:

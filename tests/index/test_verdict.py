@@ -28,6 +28,11 @@ def test_a_similarity_under_the_threshold_is_refused_as_such() -> None:
     assert verdict == Refused("similarity")
 
 
+def test_a_similarity_that_is_no_number_is_refused() -> None:
+    verdict = judge("bake bread", "paint fences", similarity=float("nan"), rules=STRICT)
+    assert verdict == Refused("similarity")
+
+
 def test_a_guard_refuses_however_similar_the_texts_are() -> None:
     verdict = judge("boil for 3 minutes", "boil for 4 minutes", similarity=0.999, rules=STRICT)
     assert verdict == Refused("numbers")
