@@ -8,10 +8,11 @@ from litestar.params import FromPath
 
 from proxy.errors import ClientError
 
+# litestar adds the charset of what is text.
 _TYPES = {
-    "html": "text/html; charset=utf-8",
-    "css": "text/css; charset=utf-8",
-    "js": "text/javascript; charset=utf-8",
+    "html": "text/html",
+    "css": "text/css",
+    "js": "text/javascript",
     "svg": "image/svg+xml",
 }
 _POLICY = (

@@ -26,7 +26,8 @@ async def test_a_wrong_token_shows_nothing_and_is_not_kept(dashboard):
 
 async def test_the_page_is_open_and_its_data_is_not(dashboard):
     http, url = dashboard.proxy.http, dashboard.proxy.admin_url
-    assert (await http.get(f"{url}/")).status_code == 200
+    first = await http.get(f"{url}/")
+    assert (first.status_code, first.headers["content-type"]) == (200, "text/html; charset=utf-8")
     assert (await http.get(f"{url}/dashboard/page/app.js")).status_code == 200
     for path in ("/dashboard/history", "/dashboard/near", "/dashboard/tags", "/cache/recent"):
         assert (await http.get(f"{url}{path}")).status_code == 401
