@@ -116,7 +116,7 @@ class Engine:
                     answer=Answer(
                         self._tokenizer, sampling.stop, shown_ids=shown_ids, after=prompt_ids[-1]
                     ),
-                    chain=self._paging.library.chain(sharing.isolation),
+                    chain=self._paging.archive.chain(sharing.isolation),
                     tags=None if sharing.tags is None else frozenset(sharing.tags),
                     num_pinned=self._pins.num_pinned(prompt_ids),
                     leader=choices[0] if choices and kept.shares else None,
@@ -124,7 +124,7 @@ class Engine:
                     retention=kept,
                 )
             )
-        if not self._paging.library.receive(choices, sharing.as_of):
+        if not self._paging.archive.receive(choices, sharing.as_of):
             self._unpublish(EVERYTHING)
         for sequence in choices:
             self._scheduler.add(sequence)
@@ -158,14 +158,14 @@ class Engine:
         """Drop the pages that it covers, on disk too, and let nothing in flight publish any that it
         would have covered. A dry run counts."""
         scope = Scope(tags=frozenset(purge.tags), everything=purge.everything)
-        done = self._paging.library.purge(scope, purge.moment, dry_run=purge.dry_run)
+        done = self._paging.archive.purge(scope, purge.moment, dry_run=purge.dry_run)
         if not purge.dry_run:
             self._unpublish(done.scope, done.places)
         return Purged(num_pages=done.num_pages)
 
     def occupancy(self) -> Occupancy:
         """What is in use now."""
-        kept = self._paging.library.holdings()
+        kept = self._paging.archive.holdings()
         counted = self._scheduler.counters
         return Occupancy(
             num_pages=self.pages.num_pages,
@@ -188,7 +188,7 @@ class Engine:
     def _plan(self) -> Plan:
         """What to compute; its pages are in place."""
         for sequence in self._scheduler.admissible:
-            self._paging.library.prepare(sequence)
+            self._paging.archive.prepare(sequence)
         plan = self._scheduler.plan()
         self._move(plan)
         return plan
@@ -197,7 +197,7 @@ class Engine:
         for item in plan.work:
             self._drop(item)
             self._scheduler.computed(item)
-            self._paging.library.file(item.sequence)
+            self._paging.archive.file(item.sequence)
 
     def _move(self, plan: Plan) -> None:
         """Copy pages; what it took tells how dear the next preemption is."""

@@ -66,7 +66,7 @@ class Sequence:
         self.num_filled = 0
         """Pages that are known to be full."""
         self.num_filed = 0
-        """Pages that the library has seen."""
+        """Pages that the prefix cache has seen."""
         self.slots: tuple[int, ...] = ()
         """Where its pages are swapped to, in token order."""
         self.cached_tokens: int | None = None

@@ -7,10 +7,10 @@ from pathlib import Path
 import msgspec
 
 from engine.config import EngineConfig
+from engine.kv.archive import Archive, NoArchive, PageArchive
 from engine.kv.blocks import PageAllocator
 from engine.kv.disk import FileBusy, PageFile, Shape
 from engine.kv.lateshelf import LateShelf
-from engine.kv.library import Library, NoLibrary, PageLibrary
 from engine.kv.moves import PageMover, SwapIn, SwapOut
 from engine.kv.pool import PagePool
 from engine.kv.prefix import NoPrefix, Prefix, PrefixCache
@@ -25,7 +25,7 @@ class Paging(msgspec.Struct, frozen=True, kw_only=True):
 
     pages: PageAllocator
     prefix: Prefix
-    library: Library
+    archive: Archive
     slots: SwapSlots
     mover: PageMover
     meter: CostMeter
@@ -42,11 +42,11 @@ def make_paging(config: EngineConfig, pool: PagePool, *, fingerprint: bytes) -> 
     page_copy_s = _copy_s(mover) if num_slots else 0.0
     meter = CostMeter(Costs(page_copy_s=page_copy_s, token_compute_s=0.0))
     if not config.kv_prefix:
-        library: Library = NoLibrary(page_tokens=config.page_tokens)
+        archive: Archive = NoArchive(page_tokens=config.page_tokens)
         prefix: Prefix = NoPrefix(pages)
     else:
         prefix = cache = PrefixCache(pages, page_tokens=config.page_tokens)
-        library = PageLibrary(
+        archive = PageArchive(
             cache,
             pages,
             shelf=_shelf(config, pool, cache, pages, fingerprint),
@@ -54,7 +54,7 @@ def make_paging(config: EngineConfig, pool: PagePool, *, fingerprint: bytes) -> 
             page_tokens=config.page_tokens,
         )
     return Paging(
-        pages=pages, prefix=prefix, library=library, slots=slots, mover=mover, meter=meter
+        pages=pages, prefix=prefix, archive=archive, slots=slots, mover=mover, meter=meter
     )
 
 

@@ -13,14 +13,14 @@ class GuardedEncoder:
     def __init__(self, tokenizer: Tokenizer, texts: Collection[str]) -> None:
         """`texts` are the spellings of the added tokens that users may not write."""
         vocabulary = tokenizer.vocabulary
-        tokens = vocabulary.library.get_added_tokens_decoder()
+        tokens = vocabulary.outer.get_added_tokens_decoder()
         self._tokenizer = tokenizer
         wanted = frozenset(texts)
         self._ids = {token.content: i for i, token in tokens.items() if token.content in wanted}
         self._guarded = frozenset(self._ids.values())
         self._pattern = _any_of(texts)
         free = [token for token in tokens.values() if token.content not in self._ids]
-        self._outer = bare(vocabulary.library, free)
+        self._outer = bare(vocabulary.outer, free)
         self._inner = bare(vocabulary.inner, free)
 
     def encode(self, text: str, *, literal: Callable[[str], str]) -> list[int]:

@@ -32,7 +32,7 @@ class Tokenizer:
     @property
     def added_texts(self) -> tuple[str, ...]:
         """What other tokens look like that are found in a text before it is split."""
-        tokens = self.vocabulary.library.get_added_tokens_decoder().values()
+        tokens = self.vocabulary.outer.get_added_tokens_decoder().values()
         return tuple(token.content for token in tokens if not token.special)
 
     def name(self, token_id: int) -> str:
@@ -42,7 +42,7 @@ class Tokenizer:
     def encode(self, text: str) -> list[int]:
         """Ids of a text in which special tokens are parsed. Puts the model's beginning token in
         front, once."""
-        return self.begun(self.vocabulary.library.encode(text, add_special_tokens=False).ids)
+        return self.begun(self.vocabulary.outer.encode(text, add_special_tokens=False).ids)
 
     def encode_plain(self, text: str) -> list[int]:
         """Ids of a text in which nothing is special, and with nothing in front: how the inside of
@@ -63,7 +63,7 @@ class Tokenizer:
         """Text behind a control token is read as if a space stood between them, as text at the
         beginning is. Asked of the vocabulary itself, for files say it in many ways."""
         for text in self.special_texts:
-            ids = self.vocabulary.library.encode(f"{text}a", add_special_tokens=False).ids
+            ids = self.vocabulary.outer.encode(f"{text}a", add_special_tokens=False).ids
             return len(ids) > 1 and self.name(ids[1]).startswith(SPACE)
         return False
 

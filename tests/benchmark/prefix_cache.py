@@ -60,7 +60,7 @@ def lookup_us(engine: Engine, prompt_ids: list[int]) -> float:
     paging, rounds = engine._paging, 200
     started = time.process_time()
     for _ in range(rounds):
-        chain = paging.library.chain("")
+        chain = paging.archive.chain("")
         paging.prefix.find(chain, prompt_ids, max_pages=(len(prompt_ids) - 1) // 32)
     return (time.process_time() - started) / rounds * 1e6
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 from enginekit import Kit, answer
-from test_library import PAGE, ask, at, greedy, prompt
+from test_archive import PAGE, ask, at, greedy, prompt
 
 from engine.engine import Engine
 from engine.process.protocol import Purge
@@ -18,14 +18,14 @@ def engine_on(tiny: Kit, path: Path, **fields: object) -> Engine:
 
 def end(engine: Engine) -> None:
     """As a process that ends: what was handed to the writer is written, and the lock is gone."""
-    shelf = engine._paging.library._shelf
+    shelf = engine._paging.archive._shelf
     shelf._finish()
     shelf._file.close()
 
 
 def end_late(engine: Engine) -> None:
     """The same for one that got the file later."""
-    shelf = engine._paging.library._shelf._shelf
+    shelf = engine._paging.archive._shelf._shelf
     shelf._finish()
     shelf._file.close()
 
@@ -38,14 +38,14 @@ def test_pages_are_the_same_cold_hit_restored_and_in_the_file(
     first = engine_on(tiny, tmp_path / "pages", kv_dtype=kv_dtype)
     cold = ask(first, ids, as_of=at(0))
     hit = ask(first, ids, as_of=at(0))
-    chain = first._paging.library.chain("")
+    chain = first._paging.archive.chain("")
     pages = first._paging.prefix.find(chain, ids, max_pages=4)
     before = first._pool.storage[pages].clone()
     end(first)
     second = engine_on(tiny, tmp_path / "pages", kv_dtype=kv_dtype)
     restored = ask(second, ids, as_of=at(0))
     assert (hit, restored) == ((cold[0], 64), (cold[0], 64))
-    pages = second._paging.prefix.find(second._paging.library.chain(""), ids, max_pages=4)
+    pages = second._paging.prefix.find(second._paging.archive.chain(""), ids, max_pages=4)
     assert torch.equal(second._pool.storage[pages], before), "bit by bit"
     assert second.occupancy().restored_tokens == 64
     end(second)
@@ -76,7 +76,7 @@ def test_nothing_is_read_before_it_is_known_how_far_purges_have_come(
     end(second)
     third = engine_on(tiny, tmp_path / "pages")
     assert ask(third, prompt(70), as_of=at(4))[1] == 0, "purges were made meanwhile"
-    third._paging.library._shelf._finish()
+    third._paging.archive._shelf._finish()
     assert third.occupancy().disk_pages == 4
     end(third)
 
@@ -89,7 +89,7 @@ def test_a_purge_by_tag_beats_the_restart(
     first = engine_on(tiny, path)
     if tags_on_a_hit_only:
         ask(first, prompt(70), tags=(), as_of=at(0))
-        first._paging.library._shelf._finish()
+        first._paging.archive._shelf._finish()
     ask(first, prompt(70), tags=("a",), as_of=at(0))
     ask(first, prompt(70, seed=1), tags=("b",), as_of=at(0))
     end(first)
@@ -106,14 +106,14 @@ def test_a_purge_by_tag_beats_the_restart(
 def test_the_file_keeps_to_its_size_and_its_pages_can_be_reached(tiny: Kit, tmp_path: Path) -> None:
     path = tmp_path / "pages"
     probe = engine_on(tiny, path)
-    slot_bytes = probe._paging.library._shelf._file.slot_bytes
+    slot_bytes = probe._paging.archive._shelf._file.slot_bytes
     end(probe)
     first = engine_on(tiny, path, kv_disk_bytes=6 * slot_bytes)
     source = random.Random(1)
     prompts = [prompt(source.randrange(20, 90), seed=n) for n in range(8)]
     for ids in prompts:
         ask(first, ids, max_tokens=1, as_of=at(0))
-        first._paging.library._shelf._finish()
+        first._paging.archive._shelf._finish()
     assert path.stat().st_size <= 4096 + 6 * slot_bytes
     end(first)
     second = engine_on(tiny, path, kv_disk_bytes=6 * slot_bytes)
@@ -138,7 +138,7 @@ def test_a_pool_that_is_smaller_than_what_lies_on_disk_takes_what_fits(
 def test_a_disk_that_fails_costs_no_answer(tiny: Kit, tmp_path: Path) -> None:
     engine = engine_on(tiny, tmp_path / "pages")
     expected = answer(tiny.engine(page_tokens=PAGE), prompt(40), greedy(8)).text
-    engine._paging.library._shelf._file.close()
+    engine._paging.archive._shelf._file.close()
     assert ask(engine, prompt(40), as_of=at(0))[0] == expected
     assert ask(engine, prompt(40), as_of=at(0)) == (expected, 32)
     assert engine.purge(Purge(everything=True, moment=at(1))).num_pages == 2

@@ -36,7 +36,7 @@ def _pieces(*, metaspace: bool) -> Tokenizer:
             declared_ends=(2,),
         )
     )  # fmt: skip
-    tokenizer = Tokenizer.from_str(made.library.to_str())
+    tokenizer = Tokenizer.from_str(made.outer.to_str())
     tokenizer.decoder = decoders.Sequence(
         [decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse()]
     )

@@ -46,7 +46,7 @@ def _from_json(path: Path, facts: FolderFacts) -> Vocabulary:
     controls = frozenset(token_id for token_id, token in added.items() if token.special)
     names = _names(library)
     return Vocabulary(
-        library=library,
+        outer=library,
         inner=_inner(library, source),
         names=names,
         pieces=_pieces(names, source, controls=controls, added=frozenset(added)),

@@ -47,7 +47,7 @@ def _byte_level(file: GGUFFile) -> Vocabulary:
         return name.encode() if token_id in user_defined else byte_level_bytes(name, alphabet)
 
     return Vocabulary(
-        library=bare(inner, tokens),
+        outer=bare(inner, tokens),
         inner=inner,
         names=names,
         pieces=[piece(token_id, name) for token_id, name in enumerate(names)],

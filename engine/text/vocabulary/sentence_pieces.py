@@ -47,7 +47,7 @@ def sentence_piece_vocabulary(source: SentencePieces) -> Vocabulary:
         if kind in (*hidden, USER_DEFINED)
     ])  # fmt: skip
     return Vocabulary(
-        library=library,
+        outer=library,
         inner=inner,
         names=source.pieces,
         pieces=[

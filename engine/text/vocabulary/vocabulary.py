@@ -16,7 +16,7 @@ class Vocabulary(msgspec.Struct, frozen=True, kw_only=True):
     """`names` and `pieces` are in id order: how a token is spelled in templates, and the bytes
     that it adds to a text. `controls` add none; they are never what a user writes."""
 
-    library: Library
+    outer: Library
     """A whole text to ids: added tokens are parsed, nothing is put in front."""
     inner: Library
     """The inside of a text: no token is parsed, no space is put in front."""

@@ -29,7 +29,7 @@ class Holdings(msgspec.Struct, frozen=True, kw_only=True):
     """From disk, since the start."""
 
 
-class Library(Protocol):
+class Archive(Protocol):
     """What the engine asks."""
 
     def chain(self, isolation: str) -> PageChain:
@@ -68,8 +68,8 @@ class PurgedPages(msgspec.Struct, frozen=True, kw_only=True):
     places: frozenset[int]
 
 
-class NoLibrary:
-    """Nothing is kept; see `Library`."""
+class NoArchive:
+    """Nothing is kept; see `Archive`."""
 
     def __init__(self, *, page_tokens: int) -> None:
         self._page_tokens = page_tokens
@@ -91,8 +91,8 @@ class NoLibrary:
         return Holdings()
 
 
-class PageLibrary:
-    """See `Library`."""
+class PageArchive:
+    """See `Archive`."""
 
     def __init__(
         self,
