@@ -108,6 +108,7 @@ class World:
         cache.semantic = semantic
         shared = Shared(
             cache=cache,
+            store=store,  # type: ignore[arg-type]  # as above
             metrics=Metrics(),
             secret=store.secret,
             leases=store.leases,
