@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from index.entry import Entry, Snapshot
+from index.entry import Entry
 from index.errors import IndexFault, StoreFault
 from index.semantic import NoSemantic, Semantic, Sought
 from index.store import Lookup, NotStored, Stored
@@ -22,6 +22,7 @@ from proxy.answer.freshness import Fresh, Stale, Unusable, is_due_early
 from proxy.answer.freshness import judge as judge_freshness
 from proxy.auditing.ledger import Tiers
 from proxy.auditing.tier import Tier, mark_of
+from proxy.found import Found
 from proxy.meaning import asks_classifier
 from proxy.metrics import Metrics
 from proxy.outcome import ExactHit, Near, SemanticHit
@@ -29,33 +30,6 @@ from proxy.question import Question
 from proxy.shelf import Shelf
 
 log = logging.getLogger("rejoinder.cache")
-
-
-class Found(msgspec.Struct, frozen=True, kw_only=True):
-    """What the cache knows of a question.
-
-    `hit` may be served as it is. `stale` may be served in the cases that its freshness names.
-    Without a `snapshot` (the store failed) the new answer cannot be kept.
-    """
-
-    hit: ExactHit | SemanticHit | None = None
-    withheld: SemanticHit | None = None
-    """Would be the hit if its tier served at the time (`index.audit.standing`)."""
-    stale: Entry | None = None
-    staleness: Stale | None = None
-    snapshot: Snapshot | None = None
-    further_tags: tuple[str, ...] = ()
-    """Of an entry that is there but lacks a tag of the request: the new one carries both."""
-    embedding: bytes = b""
-    embedder: str = ""
-    """Identity of what made it."""
-    barred: str | None = None
-    """Why the question is volatile after all, as its embedding tells: it is to be forwarded as if
-    there were no cache."""
-    reasons: tuple[str, ...] = ()
-    """Why nothing is served, in the order of the lookups."""
-    near: tuple[Near, ...] = ()
-    """What was found by meaning and refused, best first."""
 
 
 class Cache:

@@ -13,10 +13,10 @@ from proxy.answer.grammar import DONE_FRAME, Discarded, Frame
 from proxy.answer.payload import Payload
 from proxy.answer.recording import Complete, Recording, StreamRecorder, record_plain
 from proxy.answer.replay import Unreplayable, plain
-from proxy.cache import Found
 from proxy.errors import UpstreamBroken, UpstreamError
 from proxy.flight import Ending, Flight, Head
 from proxy.flights import Flights
+from proxy.found import Found
 from proxy.keeping import Keeper
 from proxy.outgoing import Outgoing, head_of
 from proxy.question import Question

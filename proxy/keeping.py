@@ -13,9 +13,10 @@ from proxy.answer import payload as payloads
 from proxy.answer.control import Control, control_of
 from proxy.answer.freshness import lifetimes
 from proxy.answer.recording import Complete, Recording
-from proxy.cache import Cache, Found
+from proxy.cache import Cache
 from proxy.call import Headers
 from proxy.deciding import Decider
+from proxy.found import Found
 from proxy.metrics import Metrics
 from proxy.observing.spending import Spending
 from proxy.question import Question

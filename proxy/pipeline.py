@@ -11,12 +11,13 @@ import msgspec
 
 from proxy.answering import Answering
 from proxy.auditing.auditor import Auditor
-from proxy.cache import Cache, Found
+from proxy.cache import Cache
 from proxy.call import Call, Surface
 from proxy.client import Client
 from proxy.embeddings.batches import Batches
 from proxy.errors import UpstreamError
 from proxy.forwarding import Boarded, Forwarder
+from proxy.found import Found
 from proxy.outcome import Bypass, Coalesced, Miss, Outcome, SemanticHit, word
 from proxy.question import Question
 from proxy.reply import Answer, Reply, of_upstream_error

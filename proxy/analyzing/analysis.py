@@ -17,10 +17,11 @@ from proxy.analyzing.exact import Judged, exact_hits, expiry
 from proxy.analyzing.proposal import diff_of
 from proxy.analyzing.reading import Entry
 from proxy.analyzing.report import Gain, Near, PolicyReport
-from proxy.cache import Cache, Found
+from proxy.cache import Cache
 from proxy.call import Usage
 from proxy.deciding import Decider
 from proxy.errors import ClientError
+from proxy.found import Found
 from proxy.metrics import Metrics
 from proxy.observing.prices import Prices, cost
 from proxy.outcome import ExactHit, SemanticHit

@@ -21,10 +21,10 @@ from proxy.auditing.ledger import Ledger
 from proxy.auditing.reports import Reports
 from proxy.auditing.text import text_of
 from proxy.auditing.tier import Mark
-from proxy.cache import Found
 from proxy.errors import ClientError
 from proxy.flight import Flight
 from proxy.forwarding import Forwarder
+from proxy.found import Found
 from proxy.metrics import Metrics
 from proxy.outcome import SemanticHit
 from proxy.question import Question

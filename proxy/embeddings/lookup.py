@@ -7,8 +7,9 @@ import msgspec
 
 from proxy.answer import payload as payloads
 from proxy.answer.control import fits
-from proxy.cache import Cache, Found
+from proxy.cache import Cache
 from proxy.embeddings.part import Part, read
+from proxy.found import Found
 from proxy.outcome import Hit
 from proxy.question import Question
 from proxy.servable import rescue, servable

@@ -8,7 +8,7 @@ from msgspec import UNSET, Raw
 from index.store import Examined, Store
 from index.verdict import Rules
 from proxy.auditing.tier import Tier
-from proxy.cache import Cache, Found
+from proxy.cache import Cache
 from proxy.call import Call, Surface
 from proxy.deciding import Decider
 from proxy.explaining.costs import Costs
@@ -26,6 +26,7 @@ from proxy.explaining.views import (
     RouteView,
     TierView,
 )
+from proxy.found import Found
 from proxy.outcome import Bypass, Near, Outcome, SemanticHit, word
 from proxy.question import Question
 from proxy.request.invalidation import implicit_tags
