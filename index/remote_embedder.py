@@ -2,9 +2,9 @@
 
 A server says little of the model behind it, so the model is known by what it does: the vectors of a
 few probes are its fingerprint, and part of the identity that names the index. They are compared
-again whenever the server was away, calls its model by another name, and now and then beside other
-texts. When they differ, this embedder is of no use any more (`outdated`): another one has to be
-opened, with an index of its own.
+again whenever the server was away or calls its model by another name; one of them travels beside
+every batch of texts, so that no vector of another model is used. When they differ, this embedder is
+of no use any more (`outdated`): another one has to be opened, with an index of its own.
 
     asked   -> answers        vectors
             -> does not       away: every text is refused at once, while the probes are sent again
@@ -33,7 +33,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger("rejoinder.embedder")
 
 _MAX_TRIPS = 4
-_CHECK_EVERY_S = 60.0
+_CHECK_EVERY_S = 2.0
+"""Where texts travel alone: a probe of its own for each of them would double what is asked."""
 _FIRST_PAUSE_S = 0.5
 _LONGEST_PAUSE_S = 30.0
 
@@ -144,26 +145,23 @@ class RemoteEmbedder:
 
     async def _checked(self, texts: list[str]) -> "Vectors":
         """Vectors, of the model that was there at the start."""
-        is_due = self._clock() - self._checked_at >= _CHECK_EVERY_S
-        if is_due and self._is_alone:
-            await self._compare()
-        beside = PROBES[:1] if is_due and not self._is_alone else ()
+        if self._is_alone and self._clock() - self._checked_at >= _CHECK_EVERY_S:
+            await self._compare(PROBES[:1])
+        beside = () if self._is_alone else PROBES[:1]
         answer = await ask(self._server, self._model, (*texts, *beside))
         if answer.vectors.shape[1] != self.dimension or not agree(
             answer.vectors[len(texts) :], self._probes[: len(beside)]
         ):
             raise self._replaced()
-        if beside:
-            self._checked_at = self._clock()
         if answer.model != self._named:
             await self._compare()
             self._named = answer.model
         return answer.vectors[: len(texts)]
 
-    async def _compare(self) -> None:
+    async def _compare(self, probes: Sequence[str] = PROBES) -> None:
         """Raises EmbedderFault when the server does not answer, or not as it did at the start."""
         # One by one, as at the start: some servers' vectors depend on their neighbours.
-        for place, probe in enumerate(PROBES):
+        for place, probe in enumerate(probes):
             vectors = (await ask(self._server, self._model, (probe,))).vectors
             if not agree(vectors, self._probes[place : place + 1]):
                 raise self._replaced()

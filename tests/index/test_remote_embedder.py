@@ -160,18 +160,37 @@ async def test_a_server_that_comes_back_with_another_model_makes_the_embedder_ou
     await successor.close()
 
 
-@pytest.mark.parametrize("renamed", [True, False])
+@pytest.mark.parametrize("name", ["m", "m2"])
 async def test_a_model_that_is_exchanged_in_silence_is_noticed_before_its_vectors_are_used(
-    embedder: RemoteEmbedder, server: ScriptedServer, renamed: bool
+    embedder: RemoteEmbedder, server: ScriptedServer, name: str
 ) -> None:
-    server.weights = "b"
-    if renamed:
-        server.named = "m2"
-    else:
-        embedder._checked_at -= 1000  # the next check is due
+    await embedder.embed(["one"])
+    server.weights, server.named = "b", name
     with pytest.raises(EmbedderFault, match="another model"):
         await embedder.embed(["one"])
     assert embedder.outdated.is_set()
+
+
+async def test_a_server_that_begins_to_tell_no_two_texts_apart_is_noticed_at_once(
+    embedder: RemoteEmbedder, server: ScriptedServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server, "vector", lambda text, num_texts: [1.0] * 8)
+    with pytest.raises(EmbedderFault, match="another model"):
+        await embedder.embed(["one", "two"])
+
+
+async def test_a_server_that_gets_texts_alone_is_checked_when_the_last_check_is_old(
+    server: ScriptedServer, tmp_path: Path
+) -> None:
+    server.mixes, now = True, [0.0]
+    embedder = await opened(server, tmp_path)
+    embedder._clock = lambda: now[0]
+    embedder._checked_at = 0.0
+    server.weights = "b"
+    now[0] = 3.0
+    with pytest.raises(EmbedderFault, match="another model"):
+        await embedder.embed(["one"])
+    await embedder.close()
 
 
 async def test_another_name_for_the_same_model_changes_nothing(
