@@ -2,7 +2,7 @@
 
 A line is a JSON object. Both sides ask, and both answer, any number at once, in any order:
 
-    parent ── Begin, Adopt, Remember, Count, Report, Recall, Recollect, Forget,
+    parent ── Begin, Adopt, Remember, Count, Holds, Report, Recall, Recollect, Forget,
               Finish ──> worker
     worker ── Said, Loaded, Reload, CountAll, Report, Recall, Recollect, Forget ──> parent
 """
@@ -84,8 +84,15 @@ class CountAll(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     """Answered by `CountedAll`."""
 
 
+class Holds(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """Whether a worker gave answers by meaning under an id. Answered by `Reported`."""
+
+    request_id: str
+
+
 class Report(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """What a user says of an answer. The parent asks every worker. Answered by `Reported`."""
+    """What a user says of an answer. The parent asks the one worker that gave it. Answered by
+    `Reported`."""
 
     request_id: str
     verdict: Verdict
@@ -166,8 +173,8 @@ Part = Recalled | Recollected | Forgotten
 """Of the records, what one worker has; or all of them together."""
 
 Question = (
-    Begin | Adopt | Remember | Count | Finish | Said | Loaded | Reload | CountAll | Report
-    | OfRecords
+    Begin | Adopt | Remember | Count | Finish | Said | Loaded | Reload | CountAll | Holds
+    | Report | OfRecords
 )  # fmt: skip
 Answer = Done | Refused | Adopted | Reloaded | Counted | CountedAll | Reported | Part
 

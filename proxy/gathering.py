@@ -41,6 +41,8 @@ def together(question: OfRecords, parts: Sequence[Answer]) -> Part:
         case Recollect():
             told = [part.remembered for part in parts if isinstance(part, Recollected)]
             known = [one for one in told if one is not None]
+            if len({one.seen.tenant for one in known}) > 1:
+                return Recollected(remembered=None)
             return Recollected(remembered=max(known, key=lambda one: one.seen.at, default=None))
         case Forget():
             dropped = [part.num_dropped for part in parts if isinstance(part, Forgotten)]

@@ -2,10 +2,11 @@
 knows by their ids."""
 
 from collections import OrderedDict, deque
-from collections.abc import Callable, Sequence
+from collections.abc import Collection, Sequence
 
 import msgspec
 
+from proxy.journal.erasure import Erasure, without_words
 from proxy.passage import Passage
 from proxy.question import Question
 from proxy.recollection import Remembered, recollection_of
@@ -25,16 +26,17 @@ class Recent:
     def __init__(self, *, max_requests: int = MAX_REQUESTS, max_bytes: int = _MAX_BYTES) -> None:
         """`max_bytes`: about how much the requests may take whose words are remembered, too."""
         self._seen: deque[Seen] = deque(maxlen=max_requests)
-        self._questions: OrderedDict[str, _Asked] = OrderedDict()
+        self._questions: OrderedDict[tuple[str, str], _Asked] = OrderedDict()
+        """By tenant and id: clients choose their ids."""
         self._max_requests = max_requests
         self._max_bytes = max_bytes
         self._num_bytes = 0
 
-    def note(self, passage: Passage) -> None:
-        """A passage has ended. See `proxy.passage.Watcher`."""
+    def note(self, passage: Passage, *, gone: Collection[str] = ()) -> None:
+        """A passage has ended. `gone`: keys of erased answers, whose questions are left out."""
         if passage.surface is None:
             return
-        seen = seen_of(passage)
+        seen = without_words(seen_of(passage), gone)
         self._seen.append(seen)
         question = None if passage.answer is None else passage.answer.question
         if question is not None:
@@ -46,34 +48,49 @@ class Recent:
         return tuple(one for one, _ in zip(newest, range(limit), strict=False))
 
     def recollect(self, request_id: str, *, tenant: str | None) -> Remembered | None:
-        """What was asked under an id, the last time; None where it is not remembered, or another
-        tenant asked it."""
-        asked = self._questions.get(request_id)
-        if asked is None or tenant not in (None, asked.seen.tenant):
+        """What was asked under an id, the last time; None where it is not remembered, or not
+        asked by `tenant`, or where no tenant is given and several have asked under the id."""
+        asked = self._asked(request_id, tenant=tenant)
+        if asked is None:
             return None
         return Remembered(seen=asked.seen, asked=recollection_of(asked.question))
 
-    def forget(self, forgets: Callable[[Seen], bool]) -> int:
-        """Drop the requests that `forgets` names; how many."""
-        gone = [one for one in self._seen if forgets(one)]
-        for one in gone:
-            self._seen.remove(one)
-            self._drop(one.request_id)
-        return len(gone)
+    def forget(self, erasure: Erasure) -> int:
+        """Drop the requests that it covers, and its words out of the others; how many went."""
+        before = len(self._seen)
+        left = [one for one in self._seen if not erasure.covers(one)]
+        self._seen.clear()
+        self._seen.extend(without_words(one, erasure.keys) for one in left)
+        # Not only those that are still listed: a request's words may be remembered for longer.
+        for name, asked in list(self._questions.items()):
+            seen = without_words(asked.seen, erasure.keys)
+            if erasure.covers(seen):
+                self._drop(name)
+            elif seen is not asked.seen:
+                self._questions[name] = msgspec.structs.replace(asked, seen=seen)
+        return before - len(left)
+
+    def _asked(self, request_id: str, *, tenant: str | None) -> "_Asked | None":
+        asked = [
+            one
+            for (whose, name), one in self._questions.items()
+            if name == request_id and tenant in (None, whose)
+        ]
+        return asked[0] if len(asked) == 1 else None
 
     def _remember(self, seen: Seen, question: Question) -> None:
-        self._drop(seen.request_id)
+        self._drop(_name(seen))
         size = _OBJECTS_PER_BYTE * len(question.call.body)
         if size > self._max_bytes:
             return
         asked = _Asked(seen=seen, question=question, num_bytes=size)
-        self._questions[seen.request_id] = asked
+        self._questions[_name(seen)] = asked
         self._num_bytes += size
         while self._num_bytes > self._max_bytes or len(self._questions) > self._max_requests:
             self._drop(next(iter(self._questions)))
 
-    def _drop(self, request_id: str) -> None:
-        asked = self._questions.pop(request_id, None)
+    def _drop(self, name: tuple[str, str]) -> None:
+        asked = self._questions.pop(name, None)
         if asked is not None:
             self._num_bytes -= asked.num_bytes
 
@@ -82,6 +99,10 @@ class _Asked(msgspec.Struct, frozen=True, kw_only=True):
     seen: Seen
     question: Question
     num_bytes: int
+
+
+def _name(seen: Seen) -> tuple[str, str]:
+    return seen.tenant, seen.request_id
 
 
 def newest_of(lists: Sequence[Sequence[Seen]], *, limit: int) -> tuple[Seen, ...]:

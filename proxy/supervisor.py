@@ -39,6 +39,7 @@ from proxy.control import (
     Finish,
     Forget,
     Gone,
+    Holds,
     Loaded,
     Question,
     Recall,
@@ -101,7 +102,7 @@ class Supervisor:
             force.text,
             apply=self._apply,
             clock=time.time,
-            report=self._report,
+            report=self._remember,
             unasked=lambda cause, report: note_reload(self._force.config, cause, report),
         )
 
@@ -167,10 +168,10 @@ class Supervisor:
             case CountAll():
                 return CountedAll(counts=tuple(await self._count()))
             case Report():
-                return Reported(known=await self._report_to_all(question))
+                return Reported(known=await self._report(question))
             case Recall() | Recollect() | Forget():
                 return together(question, await self._ask_all(question))
-            case Begin() | Adopt() | Remember() | Count() | Finish():
+            case Begin() | Adopt() | Remember() | Count() | Holds() | Finish():
                 raise AssertionError(f"not for a worker to ask: {question}")
         return Done()
 
@@ -211,15 +212,26 @@ class Supervisor:
                 raise AssertionError(f"not an answer to that: {answer}")
         return problems
 
-    def _report(self, report: ReloadReport) -> None:
+    def _remember(self, report: ReloadReport) -> None:
         for channel in self._channels():
             channel.tell(Remember(report=report))
 
-    async def _report_to_all(self, question: Report) -> bool:
+    async def _report(self, question: Report) -> bool:
+        channels = list(self._channels())
+        asked = Holds(request_id=question.request_id)
         answers = await asyncio.gather(
-            *(channel.ask(question) for channel in self._channels()), return_exceptions=True
+            *(channel.ask(asked) for channel in channels), return_exceptions=True
         )
-        return any(isinstance(answer, Reported) and answer.known for answer in answers)
+        holders = [
+            channel
+            for channel, answer in zip(channels, answers, strict=True)
+            if isinstance(answer, Reported) and answer.known
+        ]
+        # With two of them nobody can tell which answer is meant: clients choose their ids.
+        if len(holders) != 1:
+            return False
+        answer = await holders[0].ask(question)
+        return isinstance(answer, Reported) and answer.known
 
     async def _count(self) -> Sequence[Counts]:
         answers = await self._ask_all(Count())

@@ -29,6 +29,7 @@ from proxy.control import (
     Done,
     Finish,
     Forget,
+    Holds,
     Loaded,
     Question,
     Recall,
@@ -92,6 +93,9 @@ class Worker:
             case Count():
                 assert self._proxy is not None
                 return Counted(counts=await self._proxy.counts())
+            case Holds(request_id=request_id):
+                assert self._proxy is not None
+                return Reported(known=self._proxy.audits.reports.holds(request_id))
             case Report(request_id=request_id, verdict=verdict):
                 assert self._proxy is not None
                 known = await self._proxy.audits.reports.take(request_id, verdict)

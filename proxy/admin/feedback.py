@@ -32,7 +32,7 @@ async def feedback(
 ) -> FeedbackAnswer:
     """Say that an answer given by meaning was right or wrong. After `wrong` its question never
     again gets the answer to the other one. 404 for an id that no worker has lately given such an
-    answer under, or that was reported on before."""
+    answer under, that one has given several under, or that was reported on before."""
     try:
         body = msgspec.json.decode(await request.body(), type=FeedbackBody)
     except msgspec.MsgspecError as error:

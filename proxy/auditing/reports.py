@@ -19,21 +19,29 @@ class Reports:
     def __init__(self, ledger: Ledger, *, metrics: Metrics) -> None:
         self._ledger = ledger
         self._metrics = metrics
-        self._marks: OrderedDict[str, Mark] = OrderedDict()
+        self._marks: OrderedDict[str, Mark | None] = OrderedDict()
+        """None: reported on, or several hits went out under the id."""
 
     def remember(self, request_id: str, mark: Mark) -> None:
-        """A hit went out under this id."""
-        self._marks[request_id] = mark
+        """A hit went out under this id. Clients choose their ids: where another one has it, too,
+        neither can be reported on, lest one client speaks of what another was given."""
+        self._marks[request_id] = None if request_id in self._marks else mark
+        self._marks.move_to_end(request_id)
         if len(self._marks) > _MAX_REMEMBERED:
             self._marks.popitem(last=False)
 
+    def holds(self, request_id: str) -> bool:
+        """Whether hits went out under this id, reported on or not."""
+        return request_id in self._marks
+
     async def take(self, request_id: str, verdict: Verdict) -> bool:
-        """Count what a user says. False where this process has not served a hit under that id, or
-        it has been reported on before. After `wrong` the two questions never again share an
-        answer, in any process; each keeps its own."""
-        mark = self._marks.pop(request_id, None)
+        """Count what a user says. False where this process has not served a hit under that id,
+        has served several, or it has been reported on before. After `wrong` the two questions never
+        again share an answer, in any process; each keeps its own."""
+        mark = self._marks.get(request_id)
         if mark is None:
             return False
+        self._marks[request_id] = None
         self._metrics.feedback.labels(mark.tier.policy, verdict).inc()
         if verdict == "wrong":
             mark.tier.count_report(mark.standing)

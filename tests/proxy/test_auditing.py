@@ -267,6 +267,18 @@ async def test_feedback_of_what_was_not_answered_by_meaning_is_not_found(tmp_pat
             assert answer.json()["error"]["type"] == "invalid_request_error"
 
 
+async def test_answers_under_one_id_cannot_be_reported_on(tmp_path):
+    shared = {"x-request-id": "same"}
+    async with audited(Upstream(), tmp_path, semantic="audit: 0") as p:
+        await p.ask(of("kettle"))
+        await p.ask(of("carpet"))
+        await p.ask(again("kettle"), headers=shared)
+        answer = await p.ask(again("carpet"), headers=shared)
+        assert answer.headers["x-cache"] == "semantic"
+        assert (await report(p, answer, "wrong")).status_code == 404
+        assert (await settled(p))["reported_wrong"] == 0
+
+
 async def test_many_reports_close_a_tier_without_any_audit(tmp_path):
     async with audited(Upstream(), tmp_path, semantic="audit: 0") as p:
         for thing in THINGS[:5]:

@@ -1,6 +1,7 @@
 """The requests that went through lately, as the admin port lists them."""
 
 import asyncio
+from types import SimpleNamespace
 
 import httpx
 import msgspec
@@ -12,6 +13,7 @@ from proxy.call import Surface
 from proxy.observing.timing import Timing
 from proxy.passage import Passage
 from proxy.recent import Recent, newest_of
+from proxy.seen import Seen
 
 SEMANTIC = """
 listen: 127.0.0.1:0
@@ -146,3 +148,13 @@ def test_lists_of_processes_are_put_together_by_time():
         other.note(passage(number))
     lists = [one.latest(10), other.latest(10)]
     assert [seen.request_id for seen in newest_of(lists, limit=3)] == ["r4", "r3", "r2"]
+
+
+def test_two_tenants_that_ask_under_one_id_are_told_apart():
+    recent = Recent()
+    for tenant in ("acme", "zenith"):
+        seen = Seen(at=0.0, request_id="x", surface="", outcome="", ended="left", total_ms=0.0)
+        question = SimpleNamespace(call=SimpleNamespace(body=tenant.encode()))
+        recent._remember(msgspec.structs.replace(seen, tenant=tenant), question)
+    assert recent._asked("x", tenant="acme").seen.tenant == "acme"
+    assert recent._asked("x", tenant=None) is None, "nobody knows which is meant"
