@@ -112,8 +112,8 @@ class EngineClient:
         generation = Generation(
             num_choices=request.num_choices, on_close=lambda: self._forget(request_id)
         )
-        self._generations[request_id] = generation
         worker.write(Generate(request_id=request_id, request=request))
+        self._generations[request_id] = generation  # not before: what cannot be written raises
         return generation
 
     async def inspect(self) -> Occupancy:

@@ -63,6 +63,10 @@ class Worker:
             log.error("model unusable: %s", error)
             self._send([Unusable(message=str(error))])
             return
+        except Exception as error:  # a restart would meet the same, for ever
+            log.exception("model unusable")
+            self._send([Unusable(message=f"the model cannot be loaded: {error!r}")])
+            return
         self._send([loaded.ready])
         self._serve(loaded)
 
@@ -159,6 +163,10 @@ def _admit(
         )
     except RequestRefused as error:
         return (_failed(request_id, error),)
+    except Exception:  # one request must not end those of everybody else
+        log.exception("request %d cannot be admitted", request_id)
+        loaded.engine.abort(request_id)
+        return (_failed(request_id, RequestRefused("The engine cannot read this request.")),)
     started = Started(request_id=request_id, prompt_tokens=len(prompt_ids))
     if not request.echo:
         return (started,)

@@ -56,8 +56,8 @@ class ChatTemplate:
         Raises RequestRefused when the template refuses the messages.
         """
         shield = Shield(self._spellings)
-        turns = [turn(m, as_parts=self._as_parts) for m in shield.messages(messages)]
         try:
+            turns = [turn(m, as_parts=self._as_parts) for m in shield.messages(messages)]
             text = self._render(turns, shield.value(tools))
         except RENDER_FAULTS as error:
             raise RequestRefused(

@@ -1,15 +1,15 @@
 """Bodies as the engine's requests."""
 
-from typing import Any, assert_never
+from typing import assert_never
 
 import msgspec
 
 from engine.grammars.constraint import Constraint, Function
 from engine.process.protocol import Message, Request, ToolCall
 from engine.sampling import Sampling
-from proxy.upstreams.local_decoding import refuse
 from proxy.upstreams.local_items import messages_of
 from proxy.upstreams.local_long import long_context_asked
+from proxy.upstreams.local_numbers import arguments_of
 from proxy.upstreams.local_request import (
     ChatBody,
     CompletionBody,
@@ -30,7 +30,6 @@ from proxy.upstreams.local_tools import (
 )
 
 _ANY_OBJECT = '{"type":"object"}'
-_ARGUMENTS = msgspec.json.Decoder(dict[str, Any])
 
 
 def chat_request(chat: ChatBody) -> Request:
@@ -92,10 +91,7 @@ def _message(turn: Turn, index: int) -> Message:
 
 
 def _call(call: CallBody, param: str) -> ToolCall:
-    try:
-        arguments = _ARGUMENTS.decode(call.function.arguments or "{}")
-    except (msgspec.MsgspecError, RecursionError):
-        refuse("Arguments are a JSON object, as text.", f"{param}.function.arguments")
+    arguments = arguments_of(call.function.arguments, f"{param}.function.arguments")
     return ToolCall(id=call.id, name=call.function.name, arguments=arguments)
 
 

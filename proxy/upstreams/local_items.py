@@ -7,10 +7,10 @@ import msgspec
 
 from engine.process.protocol import Message, ToolCall
 from proxy.upstreams.local_decoding import convert, refuse
+from proxy.upstreams.local_numbers import arguments_of
 
 _TEXT_OF = {"input_text": "text", "output_text": "text", "text": "text", "refusal": "refusal"}
 """By type of a part, the member that holds what was said."""
-_ARGUMENTS = msgspec.json.Decoder(dict[str, Any])
 
 Parts = str | list[dict[str, Any]]
 
@@ -70,10 +70,7 @@ def _add(turns: list[Message], item: Item, at: str) -> None:
 
 
 def _add_call(turns: list[Message], called: CallItem, at: str) -> None:
-    try:
-        arguments = _ARGUMENTS.decode(called.arguments or "{}")
-    except (msgspec.MsgspecError, RecursionError):
-        refuse("Arguments are a JSON object, as text.", f"{at}.arguments")
+    arguments = arguments_of(called.arguments, f"{at}.arguments")
     call = ToolCall(id=called.call_id, name=called.name, arguments=arguments)
     if not turns or turns[-1].role != "assistant":
         turns.append(Message(role="assistant"))

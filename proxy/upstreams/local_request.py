@@ -12,6 +12,7 @@ from msgspec import Meta
 
 from proxy.settings.longcontext import LongContext
 from proxy.upstreams.local_decoding import decode, refuse, refuse_unsupported
+from proxy.upstreams.local_numbers import check_numbers
 from proxy.upstreams.local_tools import (
     CallBody,
     ResponseFormat,
@@ -27,6 +28,7 @@ _COMPLETION_MAX_TOKENS = 16
 
 Penalty = Annotated[float, Meta(ge=-2, le=2)]
 Tokens = Annotated[int, Meta(ge=1)]
+TokenId = Annotated[int, Meta(ge=0, lt=2**32)]
 Body = TypeVar("Body", "ChatBody", "CompletionBody")
 
 
@@ -55,8 +57,8 @@ class SamplingBody(msgspec.Struct, frozen=True, kw_only=True):
     frequency_penalty: Penalty | None = None
     presence_penalty: Penalty | None = None
     repetition_penalty: Annotated[float, Meta(gt=0, le=10)] | None = None
-    logit_bias: dict[int, Annotated[float, Meta(ge=-100, le=100)]] | None = None
-    seed: int | None = None
+    logit_bias: dict[TokenId, Annotated[float, Meta(ge=-100, le=100)]] | None = None
+    seed: Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)] | None = None
     stop: str | list[str] | None = None
     n: Annotated[int, Meta(ge=1, le=16)] | None = None
     min_tokens: Annotated[int, Meta(ge=0)] | None = None
@@ -177,6 +179,7 @@ def _part_text(part: dict[str, Any], index: int, at: int) -> str:
 
 def _decode(body: bytes, kind: type[Body]) -> Body:
     decoded = decode(body, kind)
+    check_numbers(body)
     _check_stops(decoded.stops)
     return decoded
 

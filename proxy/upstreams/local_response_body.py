@@ -11,6 +11,7 @@ import msgspec
 from msgspec import Meta
 
 from proxy.upstreams.local_decoding import decode, refuse, refuse_unsupported
+from proxy.upstreams.local_numbers import check_numbers
 from proxy.upstreams.local_request import Tokens
 from proxy.upstreams.local_tools import (
     FunctionBody,
@@ -126,6 +127,7 @@ class ResponseBody(msgspec.Struct, frozen=True, kw_only=True):
 def decode_response(body: bytes) -> ResponseBody:
     """Raises ClientError (400) that names the field."""
     response = decode(body, ResponseBody)
+    check_numbers(body)
     refuse_unsupported(
         {
             "background": bool(response.background),

@@ -2,7 +2,7 @@ import pytest
 from enginekit import TEMPLATE, Kit
 
 from engine.errors import ModelUnusable, RequestRefused
-from engine.process.protocol import Message
+from engine.process.protocol import Message, ToolCall
 from engine.text.chat import ChatTemplate
 
 
@@ -56,3 +56,14 @@ def test_a_template_cannot_leave_its_sandbox(smollm2: Kit) -> None:
 def test_a_broken_template_makes_the_model_unusable(smollm2: Kit) -> None:
     with pytest.raises(ModelUnusable, match="template"):
         ChatTemplate("{% for %}", smollm2.tokenizer)
+
+
+def test_arguments_nested_beyond_recursion_are_refused(smollm2: Kit) -> None:
+    deep: dict[str, object] = {}
+    for _ in range(5000):
+        deep = {"a": deep}
+    call = ToolCall(id="1", name="f", arguments=deep)
+    with pytest.raises(RequestRefused):
+        ChatTemplate(TEMPLATE, smollm2.tokenizer).encode(
+            [Message(role="assistant", tool_calls=(call,))]
+        )

@@ -16,7 +16,7 @@ from engine.config import EngineConfig
 from engine.errors import EngineDied, EngineDown, ModelUnusable, RequestRefused
 from engine.process.client import EngineClient
 from engine.process.generation import Generation
-from engine.process.protocol import Delta, Finished, Message, Request
+from engine.process.protocol import Delta, Finished, Message, Request, ToolCall
 from engine.sampling import Sampling
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -81,6 +81,24 @@ async def test_a_request_that_is_refused_says_why(client: EngineClient) -> None:
     with pytest.raises(RequestRefused) as caught:
         await generation.started()
     assert caught.value.code == "context_length_exceeded"
+
+
+async def test_a_request_nested_too_deep_fails_alone(client: EngineClient) -> None:
+    deep: dict[str, object] = {}
+    for _ in range(900):
+        deep = {"a": deep}
+    pid = client.worker_pid
+    called = Message(role="assistant", tool_calls=(ToolCall(id="1", name="f", arguments=deep),))
+    with pytest.raises(RequestRefused):
+        await _text(client.generate(Request(messages=(called,), tools=({"function": deep},))))
+    await _idle(client)
+    assert client.worker_pid == pid
+
+
+async def test_what_cannot_be_written_leaves_nothing_waiting(client: EngineClient) -> None:
+    with pytest.raises(OverflowError):
+        client.generate(Request(prompt="a", sampling=Sampling(seed=2**70)))
+    assert client._generations == {}
 
 
 async def test_closing_an_answer_frees_its_pages(client: EngineClient) -> None:
