@@ -5,7 +5,8 @@ IndexFault
 │   └── StoreUnusable    found at start: unwritable path, newer format; `serve` refuses
 ├── EmbedderFault        no embedding in time; the proxy treats it as a miss
 │   └── TextRefused      a server does not take one of these texts, and is well otherwise
-└── InvalidTag           a tag outside the grammar; the caller answers 400
+├── InvalidTag           a tag outside the grammar; the caller answers 400
+└── InvalidCursor        a scan's cursor that no scan gave; the caller answers 400
 """
 
 
@@ -31,3 +32,7 @@ class TextRefused(EmbedderFault):
 
 class InvalidTag(IndexFault):
     """A tag that the grammar of `index.tags` refuses; the message says which and why."""
+
+
+class InvalidCursor(IndexFault):
+    """Where a scan shall go on is none of the cursors that scans give."""

@@ -25,6 +25,7 @@ from index.store import (
     Purged,
     Stored,
     StoreStats,
+    place_of,
 )
 from index.tags import key_tag
 from index.tier import Held, Tier
@@ -116,7 +117,8 @@ class MemoryStore:
     async def scan(self, where: Filter, *, now: float, cursor: str | None, limit: int) -> Page:
         """See `Store.scan`."""
         self._check_open()
-        before = int(cursor) if cursor is not None else self._change + 1
+        place = place_of(cursor)
+        before = self._change + 1 if place is None else place
         found = (
             held
             for held in self._tier.newest_first()

@@ -22,8 +22,12 @@ from typing import Protocol
 import msgspec
 
 from index.entry import Entry, Snapshot
+from index.errors import InvalidCursor
 from index.lease import Leases
 from index.vectorplace import VectorPlace
+
+_MAX_CURSOR_DIGITS = 18
+"""SQLite's numbers have 64 bits."""
 
 ALL = "*"
 """Every entry carries this tag without naming it; purging it purges everything."""
@@ -108,6 +112,15 @@ class Page(msgspec.Struct, frozen=True, kw_only=True):
 
     entries: tuple[Entry, ...]
     cursor: str | None
+
+
+def place_of(cursor: str | None) -> int | None:
+    """The number of the change before which a scan goes on. Raises InvalidCursor."""
+    if cursor is None:
+        return None
+    if len(cursor) > _MAX_CURSOR_DIGITS or not (cursor.isascii() and cursor.isdigit()):
+        raise InvalidCursor(f"{cursor[:80]!r} is no cursor of a scan")
+    return int(cursor)
 
 
 class Changes(msgspec.Struct, frozen=True, kw_only=True):

@@ -13,7 +13,7 @@ from index.errors import StoreFault
 from index.store import Store
 from proxy import chores
 from proxy.admin.app import admin_app
-from proxy.admin.deeds import deeds_of
+from proxy.admin.deeds import Deeds
 from proxy.admin.office import Office
 from proxy.auditing.audits import Audits
 from proxy.cache import Cache
@@ -232,7 +232,7 @@ class Proxy:
             peers=lambda: self.peers,
             asking=lambda: self._site.asking,
             records=self.records,
-            deeds=deeds_of(self.config),
+            deeds=Deeds(lambda: self.config),
             reload=lambda: self._reload(),
             transfer=Transfer(store=self._store, clock=time.time, keep=self._keep_pair),
             history=self._history,

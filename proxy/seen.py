@@ -76,6 +76,7 @@ def seen_of(passage: Passage) -> Seen:
             surface=passage.surface.value,
             outcome=_LEFT,
             ended=passage.ended,
+            tenant=passage.tenant,
             total_ms=passage.total_ms,
         )
     served = _served(answer.outcome)

@@ -47,6 +47,7 @@ from index.store import (
     Purged,
     Stored,
     StoreStats,
+    place_of,
 )
 from index.tags import RESERVED, key_tag
 from index.tier import Tier
@@ -223,7 +224,7 @@ class RedisStore:
 
     async def scan(self, where: Filter, *, now: float, cursor: str | None, limit: int) -> Page:
         """See `Store.scan`."""
-        before = int(cursor) if cursor is not None else None
+        before = place_of(cursor)
         page: list[Entry] = []
         last = 0
         async for found in walking.newest_first(self._door, where, now=now, before=before):

@@ -15,7 +15,7 @@ from index.purges import PurgeTable
 from index.sqlite.database import Database
 from index.sqlite.purging import count_live
 from index.sqlite.state import read_state
-from index.store import Changes, Filter, Page, Purge
+from index.store import Changes, Filter, Page, Purge, place_of
 
 Result = TypeVar("Result")
 
@@ -89,7 +89,7 @@ class Scanner:
         clauses = ["keep_until >= ?"]
         values: list[object] = [now]
         for clause, value in (
-            ("id < ?", int(cursor) if cursor is not None else None),
+            ("id < ?", place_of(cursor)),
             ("model = ?", where.model),
             ("tenant = ?", where.tenant),
             ("scope = ?", where.scope),

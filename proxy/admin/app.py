@@ -1,5 +1,6 @@
 """The admin port's application."""
 
+import logging
 from collections.abc import Callable
 from typing import Any
 
@@ -7,7 +8,7 @@ from litestar import Litestar, Request, Response
 from litestar.di import Provide
 from litestar.exceptions import HTTPException
 
-from index.errors import StoreFault
+from index.errors import InvalidCursor, StoreFault
 from proxy.admin.audit import audit
 from proxy.admin.description import Bodies, description
 from proxy.admin.entries import entries, entry
@@ -28,6 +29,8 @@ from proxy.errors import ClientError, error_body
 from proxy.gate import Gate
 from proxy.health import healthz, readyz
 from proxy.transfer.counter import export_entries, import_entries, keep_pairs
+
+log = logging.getLogger("rejoinder.admin")
 
 _BODIES: Bodies = {
     "/cache/purge": PurgeBody,
@@ -64,6 +67,8 @@ def admin_app(office: Office, gate: Callable[[], Gate]) -> Litestar:
             ClientError: _refuse,
             HTTPException: _refuse_http,
             StoreFault: _store_failed,
+            InvalidCursor: _refuse_cursor,
+            Exception: _failed,
         },
         openapi_config=description(_BODIES),
         logging_config=None,
@@ -77,6 +82,17 @@ def _refuse(_: Request[Any, Any, Any], error: ClientError) -> Response[bytes]:
 
 def _refuse_http(request: Request[Any, Any, Any], error: HTTPException) -> Response[bytes]:
     return _refuse(request, ClientError(error.status_code, error.detail))
+
+
+def _refuse_cursor(request: Request[Any, Any, Any], error: InvalidCursor) -> Response[bytes]:
+    return _refuse(request, ClientError(400, f"{error}.", param="cursor"))
+
+
+def _failed(request: Request[Any, Any, Any], error: Exception) -> Response[bytes]:
+    """What nobody foresaw."""
+    log.error("%s %s failed", request.method, request.url.path, exc_info=error)
+    message = "The server failed; its log says why."
+    return _refuse(request, ClientError(500, message, kind="server_error"))
 
 
 def _store_failed(request: Request[Any, Any, Any], error: StoreFault) -> Response[bytes]:

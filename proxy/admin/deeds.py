@@ -5,7 +5,7 @@ import logging
 import os
 import time
 from collections import deque
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -13,6 +13,7 @@ import msgspec
 from litestar import Request
 
 from proxy.errors import ClientError
+from proxy.observing.lines import is_torn
 from proxy.reload import ReloadReport
 from proxy.settings.config import Config
 
@@ -42,8 +43,9 @@ class Deed(msgspec.Struct, frozen=True, kw_only=True):
 class Deeds:
     """Appends to a file, where there is one, and remembers the last ones in any case."""
 
-    def __init__(self, path: str | None) -> None:
-        self._path = None if path is None else Path(path)
+    def __init__(self, config: Callable[[], Config]) -> None:
+        """`config`: the one in force."""
+        self._config = config
         self._last: deque[Deed] = deque(maxlen=MAX_REMEMBERED)
 
     async def write(self, deed: Deed) -> None:
@@ -54,36 +56,30 @@ class Deeds:
         """The same, at once."""
         self._last.append(deed)
         log.info("%s by %s: %s", deed.what, deed.who, deed.result)
-        if self._path is None:
+        path = _path_of(self._config())
+        if path is None:
             return
         try:
-            _append(self._path, msgspec.json.encode(deed) + b"\n")
+            _append(path, msgspec.json.encode(deed) + b"\n")
         except OSError as error:
-            log.error("the audit log %s cannot be written: %s", self._path, error)
+            log.error("the audit log %s cannot be written: %s", path, error)
 
     async def latest(self, limit: int, *, what: str | None) -> tuple[Deed, ...]:
         """Newest first, of all processes that write to the file."""
         return await asyncio.to_thread(self._latest, limit, what)
 
     def _latest(self, limit: int, what: str | None) -> tuple[Deed, ...]:
-        deeds = list(self._last) if self._path is None else _read(self._path)
+        path = _path_of(self._config())
+        deeds = list(self._last) if path is None else _read(path)
         wanted = [deed for deed in reversed(deeds) if what in (None, deed.what)]
         return tuple(wanted[:limit])
-
-
-def deeds_of(config: Config) -> Deeds:
-    """Where the config says."""
-    path = config.admin.audit_log
-    if path is None and config.store.path is not None:
-        path = config.store.path + _SUFFIX
-    return Deeds(path)
 
 
 def note_reload(config: Config, cause: str, report: ReloadReport) -> None:
     """Of a reload that nobody asked for on the admin port. Blocks for a moment."""
     told = msgspec.to_builtins(report)
     deed = Deed(at=report.at, what="reload", who=cause, ok=report.ok, asked=None, result=told)
-    deeds_of(config).write_now(deed)
+    Deeds(lambda: config).write_now(deed)
 
 
 async def audited(
@@ -112,12 +108,20 @@ def _who(request: Request[Any, Any, Any]) -> str:
     return f"{address} with the token" if "authorization" in request.headers else address
 
 
+def _path_of(config: Config) -> Path | None:
+    path = config.admin.audit_log
+    if path is None and config.store.path is not None:
+        path = config.store.path + _SUFFIX
+    return None if path is None else Path(path)
+
+
 def _append(path: Path, line: bytes) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
     descriptor = os.open(path, flags, 0o600)
     try:
-        os.write(descriptor, line)  # one write: lines of several processes stay whole
+        begin = b"\n" if is_torn(str(path)) else b""
+        os.write(descriptor, begin + line)  # one write: lines of several processes stay whole
         os.fsync(descriptor)
     finally:
         os.close(descriptor)

@@ -10,8 +10,10 @@ from index.store import Filter, Purge
 from index.tags import subject_tag, tenant_tag
 from proxy.admin.deeds import audited
 from proxy.admin.office import Office
+from proxy.admin.parameters import body_of
 from proxy.errors import ClientError
 from proxy.journal.erasure import Erasure
+from proxy.recent import MAX_REQUESTS
 from proxy.subjects import subject_of
 
 _PAGE = 200
@@ -46,10 +48,7 @@ async def erase(office: NamedDependency[Office], request: Request[Any, Any, Any]
     """Erase a tenant's or a user's answers, log lines, vectors and pages. It covers what is being
     made, too. What remains is the mark of the purge, with the tenant's name or the user's digest,
     for an hour or more."""
-    try:
-        body = msgspec.json.decode(await request.body(), type=EraseBody)
-    except msgspec.MsgspecError as error:
-        raise ClientError(400, f"Not an erasure: {error}.") from None
+    body = await body_of(request, EraseBody, expected="an erasure")
     if bool(body.tenant) == bool(body.user):
         raise ClientError(400, "Give one of tenant, user.")
     subject = subject_of(body.user, secret=office.store.secret) if body.user else ""
@@ -69,8 +68,14 @@ async def _erase(office: Office, erasure: Erasure) -> EraseAnswer:
     for key in keys:
         await store.delete(key)
     await store.sweep(now=now)
-    requests = await office.peers().forget(erasure)
-    lines = await office.records.journal.erase(erasure.covers)
+    try:
+        gone = await _gone(office, erasure, keys)
+        whole = msgspec.structs.replace(erasure, at=now, keys=gone)
+        requests = await office.peers().forget(whole)
+        lines = await office.records.erase(whole)
+    except OSError as error:
+        message = f"The request log cannot be rewritten: {error.strerror}. Ask for it again."
+        raise ClientError(503, message, kind="server_error") from error
     return EraseAnswer(
         entries=len(keys),
         pages=pages,
@@ -79,6 +84,13 @@ async def _erase(office: Office, erasure: Erasure) -> EraseAnswer:
         sequence=done.sequence,
         scrubbed=await store.scrub(),
     )
+
+
+async def _gone(office: Office, erasure: Erasure, keys: list[str]) -> frozenset[str]:
+    """Of the stored answers, and of those that are there no more but were asked for."""
+    seen = await office.peers().recent(MAX_REQUESTS)
+    asked = frozenset(one.key for one in seen if erasure.covers(one))
+    return (asked | await office.records.keys(erasure)).union(keys) - {""}
 
 
 async def _keys(office: Office, tag: str) -> list[str]:

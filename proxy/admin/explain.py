@@ -2,12 +2,12 @@
 
 from typing import Any
 
-import msgspec
 from litestar import Request, post
 from litestar.di import NamedDependency
 from msgspec import UNSET, UnsetType
 
 from proxy.admin.office import Office
+from proxy.admin.parameters import body_of
 from proxy.errors import ClientError
 from proxy.explaining.asking import Asked, Told
 from proxy.explaining.views import Comparison, Explanation
@@ -25,10 +25,7 @@ async def explain(
 ) -> Explanation | Comparison:
     """What decides about a request, as if it came now; or about two. Nothing is served or changed.
     404 for an id that is not remembered."""
-    try:
-        body = msgspec.json.decode(await request.body(), type=ExplainBody)
-    except msgspec.MsgspecError as error:
-        raise ClientError(400, f"Not a question for explain: {error}.") from None
+    body = await body_of(request, ExplainBody, expected="a question for explain")
     told = await _told(office, body)
     if isinstance(body.other, UnsetType):
         return await office.asking().explain(told)

@@ -8,6 +8,7 @@ from litestar.di import NamedDependency
 
 from proxy.admin.deeds import audited
 from proxy.admin.office import Office
+from proxy.admin.parameters import body_of
 from proxy.auditing.reports import Verdict
 from proxy.errors import ClientError
 
@@ -33,10 +34,7 @@ async def feedback(
     """Say that an answer given by meaning was right or wrong. After `wrong` its question never
     again gets the answer to the other one. 404 for an id that no worker has lately given such an
     answer under, that one has given several under, or that was reported on before."""
-    try:
-        body = msgspec.json.decode(await request.body(), type=FeedbackBody)
-    except msgspec.MsgspecError as error:
-        raise ClientError(400, f"Not feedback: {error}.") from None
+    body = await body_of(request, FeedbackBody, expected="feedback")
     return await audited(office.deeds, request, "feedback", body, _count(office, body))
 
 

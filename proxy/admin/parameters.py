@@ -1,10 +1,27 @@
 """Tags and keys as the people who run the proxy write them."""
 
+from typing import Any, TypeVar
+
+import msgspec
+from litestar import Request
+
 from index import tags as tag_grammar
 from index.errors import InvalidTag
 from proxy.errors import ClientError
 
+T = TypeVar("T")
+
 _HEX = frozenset("0123456789abcdef")
+
+
+async def body_of(request: Request[Any, Any, Any], kind: type[T], *, expected: str) -> T:
+    """Its JSON. `expected`: what it is not where it is none. Raises ClientError."""
+    try:
+        return msgspec.json.decode(await request.body(), type=kind)
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise ClientError(400, f"Not {expected}: {error}.") from None
+    except RecursionError:
+        raise ClientError(400, f"Not {expected}: it is nested too deeply.") from None
 
 
 def tag_of(tag: str) -> str:

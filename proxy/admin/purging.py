@@ -11,7 +11,7 @@ from litestar.params import FromPath
 from index.store import Purge
 from proxy.admin.deeds import audited
 from proxy.admin.office import Office
-from proxy.admin.parameters import key_of, tag_of
+from proxy.admin.parameters import body_of, key_of, tag_of
 from proxy.errors import ClientError
 from proxy.routing import names_of
 
@@ -55,10 +55,7 @@ async def purge(office: NamedDependency[Office], request: Request[Any, Any, Any]
     Models may be named as clients name them: what the config in force makes of a name is purged
     too.
     """
-    try:
-        body = msgspec.json.decode(await request.body(), type=PurgeBody)
-    except msgspec.MsgspecError as error:
-        raise ClientError(400, f"Not a purge: {error}.") from None
+    body = await body_of(request, PurgeBody, expected="a purge")
     if not (body.tags or body.keys or body.models or body.tenants or body.all):
         raise ClientError(400, "Nothing to purge: give tags, keys, models, tenants or all.")
     config = office.config()

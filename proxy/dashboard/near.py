@@ -93,7 +93,9 @@ async def _miss(
         near_prompt=best.prompt,
         similarity=best.similarity,
         reason=best.reason,
-        served_up_to=None if prompt is None else served_up_to(prompt, best, tier, ladder),
+        served_up_to=None
+        if not (prompt and best.prompt)
+        else served_up_to(prompt, best, tier, ladder),
     )
 
 

@@ -19,6 +19,9 @@ _LAST_WRITES_S = 0.5
 """For a writer that has opened the file just before it was moved."""
 _BLOCK_BYTES = 2**20
 
+Redaction = Callable[[bytes], bytes | None]
+"""From a line to what is left of it, no longer than it was; None: nothing."""
+
 
 class Files:
     """The request log at one path. `max_bytes`: of both files together."""
@@ -27,6 +30,7 @@ class Files:
         self._path = Path(path)
         self._older = Path(f"{path}.1")
         self._erasing = Path(f"{path}.erasing")
+        self._fresh = Path(f"{path}.fresh")
         self._max_bytes = max_bytes
 
     def rotate(self) -> bool:
@@ -52,21 +56,36 @@ class Files:
             with contextlib.suppress(FileNotFoundError), path.open("rb") as file:
                 yield from _backwards(file.fileno(), path.stat().st_size)
 
-    def rewrite(self, goes: Callable[[bytes], bool]) -> int:
-        """Leave out the lines that `goes` names, and overwrite what they stood in; how many went.
-        Lines that come meanwhile are in the new file and stay. Raises OSError."""
+    def rewrite(self, left: Redaction) -> int:
+        """Leave of each line what `left` says, and overwrite what stood there; how many went.
+        Lines that come meanwhile are in the new file and stay. Where there is no room for a copy,
+        they are blanked where they stand. Raises OSError."""
         with self._alone():
-            if self._path.exists() and not self._erasing.exists():
-                self._path.replace(self._erasing)
-                time.sleep(_LAST_WRITES_S)
-            fresh = Path(f"{self._path}.fresh")
-            num_gone = 0
-            with _owners_only(fresh) as kept:
-                for path in (self._older, self._erasing):
-                    num_gone += _copy(path, kept, goes)
-            _put_in_place(fresh, self._older)
-            _destroy(self._erasing)
-            return num_gone
+            try:
+                return self._fold_all(left)
+            except OSError:
+                self._fresh.unlink(missing_ok=True)
+                return sum(_blank(path, left) for path in (self._older, self._erasing, self._path))
+
+    def _fold_all(self, left: Redaction) -> int:
+        num_gone = self._fold(left)  # with what a crash has left on its way out
+        if self._path.exists():
+            self._path.replace(self._erasing)
+            time.sleep(_LAST_WRITES_S)
+            num_gone += self._fold(left)
+        return num_gone
+
+    def _fold(self, left: Redaction) -> int:
+        """Make one file of the older one and the one on its way out."""
+        if not self._older.exists() and not self._erasing.exists():
+            return 0
+        num_gone = 0
+        with _owners_only(self._fresh) as kept:
+            for path in (self._older, self._erasing):
+                num_gone += _copy(path, kept, left)
+        _put_in_place(self._fresh, self._older)
+        _destroy(self._erasing)
+        return num_gone
 
     def _is_full(self) -> bool:
         try:
@@ -76,6 +95,7 @@ class Files:
 
     @contextlib.contextmanager
     def _alone(self) -> Iterator[None]:
+        self._path.parent.mkdir(parents=True, exist_ok=True)
         lock = os.open(f"{self._path}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o640)
         try:
             fcntl.flock(lock, fcntl.LOCK_EX)
@@ -95,14 +115,31 @@ def _owners_only(path: Path) -> Iterator[int]:
         os.close(descriptor)
 
 
-def _copy(path: Path, kept: int, goes: Callable[[bytes], bool]) -> int:
+def _copy(path: Path, kept: int, left: Redaction) -> int:
     num_gone = 0
     with contextlib.suppress(FileNotFoundError), path.open("rb") as lines:
         for line in lines:
-            if goes(line.rstrip(b"\n")):
+            if not (text := line.strip()):
+                continue
+            if (rest := left(text)) is None:
                 num_gone += 1
             else:
-                _write(kept, line)
+                _write(kept, rest + b"\n")  # the last one of a full disk lacks its end
+    return num_gone
+
+
+def _blank(path: Path, left: Redaction) -> int:
+    """Takes no room. What is left of a line is passed over by readers."""
+    num_gone, at = 0, 0
+    with contextlib.suppress(FileNotFoundError), path.open("r+b") as file:
+        for line in file:
+            text = line.rstrip(b"\n")
+            rest = left(text) if text.strip() else text
+            if rest != text:
+                os.pwrite(file.fileno(), (rest or b"").ljust(len(text)), at)
+            num_gone += rest is None
+            at += len(line)
+        os.fsync(file.fileno())
     return num_gone
 
 

@@ -2,10 +2,11 @@
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
+from proxy.journal.erasure import Erasure
 from proxy.journal.files import Files
-from proxy.journal.line import Line, read_line, remembered_of, write_line
+from proxy.journal.line import erased, read_line, remembered_of, write_line
 from proxy.observing.lines import Lines
 from proxy.passage import Passage
 from proxy.recollection import Remembered
@@ -13,14 +14,11 @@ from proxy.settings.record import Record
 
 log = logging.getLogger("rejoinder.record")
 
-_LOOK_EVERY_BYTES = 2**20
-"""So much is written before it is looked whether the file is full."""
-
 
 class NoJournal:
     """There is no request log."""
 
-    def note(self, passage: Passage) -> None:
+    def note(self, passage: Passage, *, gone: Collection[str] = ()) -> None:
         """Nothing is kept."""
 
     async def recollect(self, request_id: str, tenant: str | None) -> Remembered | None:
@@ -30,7 +28,11 @@ class NoJournal:
     async def flush(self) -> None:
         """Nothing is pending."""
 
-    async def erase(self, goes: Callable[[Line], bool]) -> int:
+    async def keys(self, erasure: Erasure) -> frozenset[str]:
+        """Nothing is there."""
+        return frozenset()
+
+    async def erase(self, erasure: Erasure) -> int:
         """Nothing is there."""
         return 0
 
@@ -43,23 +45,21 @@ class Journal:
 
     def __init__(self, record: Record, *, lost: Callable[[int], None]) -> None:
         self._record = record
-        self._lost = lost
-        self._lines = Lines(record.path, lost=lost)
+        # Whether the file is full is looked up after each handful: other processes fill it, too.
+        self._lines = Lines(record.path, lost=lost, written=self._rotate)
         self._files = Files(record.path, max_bytes=record.max)
-        self._num_bytes = 0
-        self._look_every_bytes = min(_LOOK_EVERY_BYTES, record.max // 8)
-        self._rotating: asyncio.Task[None] | None = None
 
-    def note(self, passage: Passage) -> None:
-        """A passage has ended. See `proxy.passage.Watcher`."""
+    @property
+    def path(self) -> str:
+        """Of its newer file."""
+        return self._record.path
+
+    def note(self, passage: Passage, *, gone: Collection[str] = ()) -> None:
+        """A passage has ended. `gone`: keys of erased answers, whose questions are left out."""
         if passage.surface is None:
             return
-        line = write_line(passage, bodies=self._record.bodies)
+        line = write_line(passage, bodies=self._record.bodies, gone=gone)
         self._lines.append(line)
-        self._num_bytes += len(line)
-        if self._num_bytes >= self._look_every_bytes and self._rotating is None:
-            self._num_bytes = 0
-            self._rotating = asyncio.create_task(self._rotate())
 
     async def recollect(self, request_id: str, tenant: str | None) -> Remembered | None:
         """The last request under an id, where its words are kept; None where there is none, or it
@@ -71,16 +71,20 @@ class Journal:
         """What was noted is in the file as this returns."""
         await self._lines.close()
 
-    async def erase(self, goes: Callable[[Line], bool]) -> int:
-        """Take out the lines that `goes` names, of all processes; how many. Those that another
-        process has not flushed come later. Raises OSError."""
+    async def keys(self, erasure: Erasure) -> frozenset[str]:
+        """Under which the answers to the requests were stored that it covers. Raises OSError."""
         await self.flush()
+        return await asyncio.to_thread(self._keys, erasure)
 
-        def is_gone(text: bytes) -> bool:
-            line = read_line(text)
-            return line is not None and goes(line)
+    async def erase(self, erasure: Erasure) -> int:
+        """Take out the lines that it covers, of all processes, and its words out of the others; how
+        many lines went. Those that another process has not flushed come later. Raises OSError."""
+        await self.flush()
+        return await asyncio.to_thread(self._files.rewrite, lambda text: erased(text, erasure))
 
-        return await asyncio.to_thread(self._files.rewrite, is_gone)
+    def _keys(self, erasure: Erasure) -> frozenset[str]:
+        lines = (read_line(text) for text in self._files.lines())
+        return frozenset(line.key for line in lines if line is not None and erasure.covers(line))
 
     def _find(self, request_id: str, tenant: str | None) -> Remembered | None:
         wanted = request_id.encode()
@@ -92,13 +96,11 @@ class Journal:
                 return remembered_of(line)
         return None
 
-    async def _rotate(self) -> None:
+    def _rotate(self) -> None:
         try:
-            await asyncio.to_thread(self._files.rotate)
+            self._files.rotate()
         except OSError as error:
             log.error("the request log cannot be rotated: %s", error)
-        finally:
-            self._rotating = None
 
 
 def make_journal(record: Record | None, *, lost: Callable[[int], None]) -> Journal | NoJournal:

@@ -1,9 +1,13 @@
 """The lines of the request log. Pure."""
 
+from collections.abc import Collection
+
 import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
 from proxy.call import Caller, Directives
+from proxy.journal.erasure import Erasure, without_words
+from proxy.journal.masking import masked
 from proxy.passage import Passage
 from proxy.recollection import Recollection, Remembered, recollection_of
 from proxy.seen import Seen, seen_of
@@ -27,14 +31,15 @@ class Line(Seen, frozen=True, kw_only=True, omit_defaults=True):
     request: Raw | UnsetType = UNSET
 
 
-def write_line(passage: Passage, *, bodies: bool) -> bytes:
-    """A line with its end, of a passage to a cached surface that has ended."""
-    return _ENCODER.encode(line_of(passage, bodies=bodies)) + b"\n"
+def write_line(passage: Passage, *, bodies: bool, gone: Collection[str] = ()) -> bytes:
+    """A line with its end, of a passage to a cached surface that has ended. `gone`: keys of erased
+    answers, whose questions are left out."""
+    return _ENCODER.encode(line_of(passage, bodies=bodies, gone=gone)) + b"\n"
 
 
-def line_of(passage: Passage, *, bodies: bool) -> Line:
+def line_of(passage: Passage, *, bodies: bool, gone: Collection[str] = ()) -> Line:
     """See `write_line`."""
-    seen = seen_of(passage)
+    seen = without_words(seen_of(passage), gone)
     question = None if passage.answer is None else passage.answer.question
     spent = passage.timing.spent_s().items()
     line = Line(
@@ -49,7 +54,7 @@ def line_of(passage: Passage, *, bodies: bool) -> Line:
     return msgspec.structs.replace(
         line,
         path=asked.path,
-        query=asked.query,
+        query=masked(asked.query),
         headers=asked.headers,
         credential_id=asked.caller.credential_id,
         directives=asked.directives,
@@ -64,6 +69,15 @@ def read_line(text: bytes) -> Line | None:
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return None
     return line if line.v == FORMAT_VERSION else None
+
+
+def erased(text: bytes, erasure: Erasure) -> bytes | None:
+    """What is left of a line, without its end; None: nothing."""
+    line = read_line(text)
+    if line is None or erasure.covers(line):
+        return None  # who knows whose words are in half a line
+    left = without_words(line, erasure.keys)
+    return text if left is line else _ENCODER.encode(left)
 
 
 def remembered_of(line: Line) -> Remembered | None:

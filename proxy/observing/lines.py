@@ -1,10 +1,12 @@
 """Lines that are appended to a file, off the event loop and within bounds."""
 
 import asyncio
+import contextlib
 import logging
 import os
 import stat
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 
 log = logging.getLogger("rejoinder.lines")
 
@@ -27,11 +29,14 @@ class Lines:
         path: str | None,
         *,
         lost: Callable[[int], None],
+        written: Callable[[], None] | None = None,
         max_pending_bytes: int = MAX_PENDING_BYTES,
     ) -> None:
-        """`path`: None for standard output. `lost` is told how many lines were lost."""
+        """`path`: None for standard output. `lost` is told how many lines were lost. `written` is
+        called in a thread after each handful; it may block and must not raise."""
         self._path = path
         self._lost = lost
+        self._written = written
         self._max_pending_bytes = max_pending_bytes
         self._pending: list[bytes] = []
         self._num_bytes = 0
@@ -77,6 +82,8 @@ class Lines:
             self._failed = True
             return
         self._failed = False
+        if self._written is not None:
+            await asyncio.to_thread(self._written)
 
 
 def _write(path: str | None, lines: Sequence[bytes]) -> None:
@@ -86,11 +93,24 @@ def _write(path: str | None, lines: Sequence[bytes]) -> None:
         for piece in _pieces(lines) if is_pipe else (b"".join(lines),):
             _write_whole(_STDOUT, piece)
         return
+    Path(path).parent.mkdir(parents=True, exist_ok=True)
     descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o640)
     try:
-        _write_whole(descriptor, b"".join(lines))
+        begin = b"\n" if is_torn(path) else b""
+        _write_whole(descriptor, begin + b"".join(lines))
     finally:
         os.close(descriptor)
+
+
+def is_torn(path: str) -> bool:
+    """A file whose last line lacks its end, as a full disk or a crash leaves it. False also where
+    that cannot be read."""
+    with contextlib.suppress(OSError):
+        if stat.S_ISREG(Path(path).stat().st_mode):
+            with Path(path).open("rb") as file:
+                size = file.seek(0, os.SEEK_END)
+                return size > 0 and os.pread(file.fileno(), 1, size - 1) != b"\n"
+    return False
 
 
 def _write_whole(descriptor: int, data: bytes) -> None:

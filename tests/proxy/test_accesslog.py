@@ -84,6 +84,7 @@ async def test_a_log_that_cannot_be_written_costs_lines_and_no_answers(tmp_path)
         running(config(upstream, folder / "access.log"), tmp_path) as p,
     ):
         folder.rename(tmp_path / "elsewhere")
+        folder.touch()  # a file where a folder should be
         assert (await p.ask()).status_code == 200
         lost = "rejoinder_access_log_lost_total 1.0"
         while lost not in (await p.http.get(f"{p.admin_url}/metrics")).text:
@@ -101,12 +102,13 @@ async def test_lines_beyond_the_bound_are_lost_and_counted(tmp_path):
 
 
 async def test_a_failure_is_logged_once_until_it_is_over(tmp_path, caplog):
-    path = tmp_path / "gone" / "log"
+    path = tmp_path / "taken" / "log"
+    path.parent.touch()
     lines = Lines(str(path), lost=lambda _: None)
     for _ in range(3):
         lines.append(b"a\n")
         await lines._write_pending()
-    path.parent.mkdir()
+    path.parent.unlink()
     lines.append(b"b\n")
     await lines.close()
     assert path.read_bytes() == b"b\n"
