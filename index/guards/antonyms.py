@@ -1,4 +1,7 @@
-"""Opposites: on and off, increase and decrease, legal and illegal."""
+"""Opposites: on and off, increase and decrease, larger and smaller, legal and illegal."""
+
+from collections.abc import Iterator
+from itertools import product
 
 from index.guards.guard import Guard
 from index.guards.stem import stem
@@ -51,22 +54,42 @@ deepest:shallowest strongest:weakest hardest:easiest,softest richest:poorest tal
 长:短 高:低,矮 大:小 多:少 重:轻 热:冷 深:浅 宽:窄 强:弱 难:易 新:旧,老 早:晚 远:近 好:坏,差
 进:出 上:下 前:后 开:关 增:减 加:减 生:死 胖:瘦 厚:薄 粗:细 干:湿 真:假 对:错 胜:负,败 赢:输 升:降
 涨:跌 借:还 收:发,支 内:外 公:私 正:反,负 软:硬 亮:暗 浓:淡 松:紧 忙:闲 输入:输出
+use,consume:produce moral:amoral
 expand:contract lengthen:shorten widen:narrow strengthen:weaken tighten:loosen thaw:freeze
 """
 
 _PREFIXES = ("un", "in", "im", "il", "ir", "dis", "non", "anti", "de", "mis")
+_LEAST_LENGTH_AFTER_A = 6
+"""`a` turns around learned words, which are long (`atypical`), and not `round`, `cross`, `live`."""
 
 
 def _opposites() -> dict[str, frozenset[str]]:
     table: dict[str, set[str]] = {}
     for pair in _GROUPS.split():
         left, _, right = pair.partition(":")
-        for one in map(stem, left.split(",")):
-            for other in map(stem, right.split(",")):
+        for ones, others in zip(_forms(left), _forms(right), strict=True):
+            for one, other in product(ones, others):
                 if one != other:
                     table.setdefault(one, set()).add(other)
                     table.setdefault(other, set()).add(one)
     return {word: frozenset(others) for word, others in table.items()}
+
+
+def _forms(words: str) -> Iterator[list[str]]:
+    """Stems of the words, of their comparatives and of their superlatives."""
+    for ending in ("", "er", "est"):
+        yield [stem(_compared(word, ending)) for word in words.split(",")]
+
+
+def _compared(word: str, ending: str) -> str:
+    if not ending or not word.isascii():
+        return word
+    if word.endswith("e"):
+        return word + ending[1:]
+    if word.endswith("y"):
+        return word[:-1] + "i" + ending
+    doubled = len(word) == 3 and word[1] in "aeiou" and word[2] not in "aeiouwxy"
+    return word + (word[-1] if doubled else "") + ending
 
 
 _OPPOSITES = _opposites()
@@ -90,9 +113,11 @@ def _compare(a: frozenset[str], b: frozenset[str]) -> str | None:
 def _prefixed(words: frozenset[str], others: frozenset[str]) -> bool:
     """Whether one of `others` is one of `words` turned around by a prefix."""
     return any(
-        other.startswith(_PREFIXES)
-        and any(other == prefix + word for prefix in _PREFIXES for word in words if len(word) > 3)
+        (other.startswith(_PREFIXES) and any(other == prefix + word for prefix in _PREFIXES))
+        or (other == "a" + word and len(word) >= _LEAST_LENGTH_AFTER_A)
         for other in others
+        for word in words
+        if len(word) > 3
     )
 
 

@@ -8,6 +8,7 @@ stands for itself is here to keep a shorter word from being seen in it (`特别`
 import re
 
 _MEANINGS = """
+cancel = 取消
 not = 不 没 没有 别 无 未 非 勿
 why = 为什么 为何 为啥 怎么会
 how = 怎么 怎样 怎么样 如何 咋 怎么办 怎么做 咋办
