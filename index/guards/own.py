@@ -22,7 +22,7 @@ class OwnRule(msgspec.Struct, frozen=True):
 def rule_of_words(words: Iterable[str]) -> OwnRule:
     """A rule over whole words or phrases, letter case aside. Characters that are written without
     spaces between words (Chinese) are found anywhere."""
-    longest_first = sorted(words, key=len, reverse=True)
+    longest_first = sorted((word.strip() for word in words), key=len, reverse=True)
     return rule_of_pattern("|".join(map(_bounded, longest_first)))
 
 

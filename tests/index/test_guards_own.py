@@ -18,7 +18,7 @@ from index.verdict import OWN, Accepted, Refused, judge, rules_for
     ],
 )
 def test_prompts_must_agree_in_the_words_of_a_rule(a: str, b: str, differs: bool) -> None:
-    rule = rule_of_words(["basic", "premium", "上海", "北京"])
+    rule = rule_of_words(["basic ", " premium", "上海", "北京"])
     assert rule.differs(a, b) is rule.differs(b, a) is differs
 
 
