@@ -4,7 +4,12 @@ from typing import Literal
 
 import msgspec
 
+from engine.errors import ModelUnusable
 from engine.shape import ModelShape
+
+MAX_LAYERS = 10_000
+"""More are a mistake, or meant to use up our memory."""
+MAX_SIZE = 2**31
 
 
 class Family(msgspec.Struct, frozen=True, kw_only=True):
@@ -47,3 +52,23 @@ class Blueprint(msgspec.Struct, frozen=True, kw_only=True):
     attention_scale: float
     tied: bool
     """The output layer is the embedding."""
+
+
+def checked(shape: ModelShape) -> ModelShape:
+    """The same. Raises ModelUnusable for numbers that no model has."""
+    sizes = (
+        shape.num_layers, shape.num_heads, shape.num_kv_heads, shape.head_dim, shape.hidden_size,
+        shape.intermediate_size, shape.vocab_size, shape.max_positions,
+        *(window for window in shape.windows if window is not None),
+    )  # fmt: skip
+    if not all(1 <= size <= MAX_SIZE for size in sizes):
+        raise ModelUnusable(f"a size of the model is not in 1 … {MAX_SIZE}: {shape}")
+    if shape.num_heads % shape.num_kv_heads:
+        raise ModelUnusable(
+            f"{shape.num_heads} query heads cannot share {shape.num_kv_heads} KV heads"
+        )
+    if shape.head_dim % 2:
+        raise ModelUnusable(f"a head of {shape.head_dim} channels has no pairs to turn")
+    if len(shape.windows) != shape.num_layers:
+        raise ModelUnusable(f"{shape.num_layers} layers, but windows of {len(shape.windows)}")
+    return shape

@@ -2,14 +2,25 @@
 new. What a config leaves out has the value that transformers gives it."""
 
 import math
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import msgspec
+from msgspec import Meta
 
 from engine.errors import ModelUnusable
 from engine.models.rope_scaling import Linear, Llama3, RopeScaling, RopeShape, Yarn, yarn_magnitude
 from engine.shape import ModelShape
-from engine.sources.blueprint import GEMMA3, LLAMA, QWEN2, QWEN3, Blueprint, Family
+from engine.sources.blueprint import (
+    GEMMA3,
+    LLAMA,
+    MAX_LAYERS,
+    MAX_SIZE,
+    QWEN2,
+    QWEN3,
+    Blueprint,
+    Family,
+    checked,
+)
 
 _FAMILIES = {
     "llama": LLAMA, "mistral": LLAMA, "qwen2": QWEN2, "qwen3": QWEN3, "gemma3_text": GEMMA3,
@@ -30,6 +41,8 @@ _WITH_TEXT = {"gemma3": "gemma3_text"}
 """Models of text and images: the part for text is served."""
 _ACTIVATIONS = {"silu": ("silu", "swish"), "gelu_tanh": ("gelu_pytorch_tanh",)}
 _T = TypeVar("_T")
+_Size = Annotated[int, Meta(ge=1, le=MAX_SIZE)]
+_Positive = Annotated[float, Meta(gt=0)]
 _LOCAL = "sliding_attention"
 _GLOBAL = "full_attention"
 
@@ -38,19 +51,19 @@ class _Config(msgspec.Struct, frozen=True, kw_only=True):
     """What we read of a config.json; all else is either of no matter or found in the tensors."""
 
     model_type: str
-    hidden_size: int
-    intermediate_size: int
-    num_hidden_layers: int
-    num_attention_heads: int
-    num_key_value_heads: int | None = None
-    head_dim: int | None = None
-    max_position_embeddings: int = 2048
+    hidden_size: _Size
+    intermediate_size: _Size
+    num_hidden_layers: Annotated[int, Meta(ge=1, le=MAX_LAYERS)]
+    num_attention_heads: _Size
+    num_key_value_heads: _Size | None = None
+    head_dim: _Size | None = None
+    max_position_embeddings: _Size = 2048
     rms_norm_eps: float = 1e-6
     hidden_act: str | None = None
     hidden_activation: str | None = None
     tie_word_embeddings: bool | None = None
-    rope_theta: float | None = None
-    rope_local_base_freq: float | None = None
+    rope_theta: _Positive | None = None
+    rope_local_base_freq: _Positive | None = None
     rope_scaling: dict[str, Any] | None = None
     rope_parameters: dict[str, Any] | None = None
     sliding_window: int | None = None
@@ -58,7 +71,7 @@ class _Config(msgspec.Struct, frozen=True, kw_only=True):
     use_sliding_window: bool | None = None
     max_window_layers: int = 28
     layer_types: tuple[str, ...] | None = None
-    query_pre_attn_scalar: float | None = None
+    query_pre_attn_scalar: _Positive | None = None
     attn_logit_softcapping: float | None = None
     final_logit_softcapping: float | None = None
     use_bidirectional_attention: bool | None = None
@@ -70,9 +83,9 @@ class _RopeConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
     rope_type: str | None = None
     type: str | None = None
-    rope_theta: float | None = None
-    factor: float | None = None
-    original_max_position_embeddings: int | None = None
+    rope_theta: _Positive | None = None
+    factor: _Positive | None = None
+    original_max_position_embeddings: _Size | None = None
     low_freq_factor: float = 1.0
     high_freq_factor: float = 4.0
     beta_fast: float | None = None
@@ -122,7 +135,9 @@ def folder_blueprint(
         local_rope=local,
     )
     tied = bool(config.tie_word_embeddings) or not has_head
-    return Blueprint(family=family, shape=shape, attention_scale=1 / math.sqrt(scale), tied=tied)
+    return Blueprint(
+        family=family, shape=checked(shape), attention_scale=1 / math.sqrt(scale), tied=tied
+    )
 
 
 def _text_config(raw: dict[str, Any]) -> dict[str, Any]:

@@ -18,7 +18,17 @@ from engine.models.rope_scaling import (
     yarn_magnitude,
 )
 from engine.shape import ModelShape
-from engine.sources.blueprint import GEMMA3, LLAMA, QWEN2, QWEN3, Blueprint, Family
+from engine.sources.blueprint import (
+    GEMMA3,
+    LLAMA,
+    MAX_LAYERS,
+    MAX_SIZE,
+    QWEN2,
+    QWEN3,
+    Blueprint,
+    Family,
+    checked,
+)
 from engine.sources.gguf_header import GGUFHeader
 
 ROPE_DIVISORS = "rope_freqs.weight"
@@ -66,7 +76,7 @@ def gguf_blueprint(
     scaling = _scaling(header) if rope_divisors is None else Divisors(values=rope_divisors)
     local_base = _local_base(header, family)
     shape = ModelShape(
-        num_layers=_required(header, "block_count"),
+        num_layers=_num_layers(header),
         num_heads=num_heads,
         num_kv_heads=_uniform(header, "attention.head_count_kv", num_heads),
         head_dim=head_dim,
@@ -81,6 +91,7 @@ def gguf_blueprint(
         ),
         local_rope=None if local_base is None else RopeShape(base=local_base),
     )
+    shape = checked(shape)
     return Blueprint(
         family=family, shape=shape, attention_scale=_attention_scale(family, shape), tied=tied
     )
@@ -101,7 +112,20 @@ def _required(header: GGUFHeader, key: str) -> int:
     value = header.of_architecture(key)
     if value is None:
         raise ModelUnusable(f"the GGUF file lacks {header.architecture}.{key}")
-    return int(value)
+    return _size(value, f"{header.architecture}.{key}")
+
+
+def _num_layers(header: GGUFHeader) -> int:
+    number = _required(header, "block_count")
+    if number > MAX_LAYERS:
+        raise ModelUnusable(f"{header.architecture}.block_count of {number} is no model's")
+    return number
+
+
+def _size(value: Any, name: str) -> int:
+    if not isinstance(value, int) or not 1 <= value <= MAX_SIZE:
+        raise ModelUnusable(f"{name} of {value!r} is not in 1 … {MAX_SIZE}")
+    return value
 
 
 def _uniform(header: GGUFHeader, key: str, default: int | None = None) -> int:
@@ -111,21 +135,23 @@ def _uniform(header: GGUFHeader, key: str, default: int | None = None) -> int:
         if len(set(value)) != 1:
             raise ModelUnusable(f"{header.architecture}.{key} that differs by layer is not "
                                 "supported")  # fmt: skip
-        return int(value[0])
-    return _required(header, key) if value is None else int(value)
+        value = value[0]
+    if value is None:
+        return _required(header, key)
+    return _size(value, f"{header.architecture}.{key}")
 
 
 def _head_dim(header: GGUFHeader) -> int:
     size = header.of_architecture("attention.key_length")
     if size is not None:
-        return int(size)
+        return _size(size, f"{header.architecture}.attention.key_length")
     return _required(header, "embedding_length") // _uniform(header, "attention.head_count")
 
 
 def _windows(header: GGUFHeader, family: Family) -> tuple[int | None, ...]:
     window = header.of_architecture("attention.sliding_window") or None
     period = header.of_architecture("attention.sliding_window_pattern")
-    layers = range(_required(header, "block_count"))
+    layers = range(_num_layers(header))
     if isinstance(period, list):  # for each layer, whether it has the window
         return tuple(window if local else None for local in period)
     if period is None and family is GEMMA3:

@@ -4,6 +4,7 @@ Read by ourselves, after ggml's `docs/gguf.md`, versions 2 and 3: the `gguf` pac
 objects of each of the strings of a vocabulary, which takes seconds.
 """
 
+import math
 import struct
 from typing import Any
 
@@ -16,6 +17,11 @@ _FORMATS = {
     0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d",
 }  # fmt: skip
 _ALIGNMENT = 32
+BLOCKS = {
+    0: (1, 4), 1: (1, 2), 2: (32, 18), 3: (32, 20), 6: (32, 22), 7: (32, 24), 8: (32, 34),
+    10: (256, 84), 11: (256, 110), 12: (256, 144), 13: (256, 176), 14: (256, 210), 30: (1, 2),
+}  # fmt: skip
+"""By ggml type: how many numbers a block has, and how many bytes. Of the types in common use."""
 
 
 class TensorPlace(msgspec.Struct, frozen=True, kw_only=True):
@@ -24,6 +30,12 @@ class TensorPlace(msgspec.Struct, frozen=True, kw_only=True):
     shape: tuple[int, ...]
     kind: int
     offset: int
+
+    @property
+    def end(self) -> int:
+        """Where it ends, or may begin where the type is none of `BLOCKS`."""
+        numbers, num_bytes = BLOCKS.get(self.kind, (1, 0))
+        return self.offset + math.prod(self.shape) // numbers * num_bytes
 
 
 class GGUFHeader(msgspec.Struct, frozen=True, kw_only=True):

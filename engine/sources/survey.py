@@ -2,6 +2,7 @@
 
 import mmap
 import struct
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -19,12 +20,21 @@ _HEAD = "output.weight"
 _FOLDER_EMBEDDING = "embed_tokens.weight"
 _FOLDER_HEAD = "lm_head.weight"
 _LENGTH = struct.Struct("<Q")
+_TOKENS = "tokenizer.ggml.tokens"
+_TOKENIZERS = ("tokenizer.json", "tokenizer.model")
+_READ_FAULTS = (
+    OSError, ValueError, TypeError, LookupError, ArithmeticError, MemoryError, RecursionError,
+    struct.error, msgspec.MsgspecError,
+)  # fmt: skip
+"""What headers may bring about that nobody wrote in good faith."""
 
 
 class _Tensor(msgspec.Struct, frozen=True, kw_only=True):
     """An entry of a safetensors header."""
 
     shape: tuple[int, ...]
+    data_offsets: tuple[int, int]
+    """From the end of the header."""
 
 
 def survey(path: Path, *, max_positions: int) -> Blueprint:
@@ -32,7 +42,7 @@ def survey(path: Path, *, max_positions: int) -> Blueprint:
     a GGUF file has as a tensor. Raises ModelUnusable."""
     try:
         return _of_folder(path, max_positions) if path.is_dir() else _of_gguf(path, max_positions)
-    except (OSError, ValueError, struct.error, msgspec.MsgspecError) as error:
+    except _READ_FAULTS as error:
         raise ModelUnusable(f"{path} cannot be read: {error}") from error
 
 
@@ -41,7 +51,9 @@ def _of_gguf(path: Path, max_positions: int) -> Blueprint:
     tensors = {name: place for header in headers for name, place in header.tensors.items()}
     if _EMBEDDING not in tensors:
         raise ModelUnusable(f"{path} has no tensor {_EMBEDDING}")
-    return gguf_blueprint(
+    if not headers[0].get(_TOKENS):
+        raise ModelUnusable(f"{path} has no vocabulary ({_TOKENS})")
+    blueprint = gguf_blueprint(
         headers[0],
         gguf_family(headers[0]),
         vocab_size=tensors[_EMBEDDING].shape[0],
@@ -49,12 +61,16 @@ def _of_gguf(path: Path, max_positions: int) -> Blueprint:
         rope_divisors=None,
         max_positions=max_positions,
     )
+    _check_last_layer(path, f"blk.{blueprint.shape.num_layers - 1}.", tensors)
+    return blueprint
 
 
 def _header(path: Path) -> GGUFHeader:
     with path.open("rb") as file:
         mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-    return read_header(memoryview(mapped))
+    header = read_header(memoryview(mapped))
+    _check_end(path, max((place.end for place in header.tensors.values()), default=0), len(mapped))
+    return header
 
 
 def _of_folder(path: Path, max_positions: int) -> Blueprint:
@@ -63,18 +79,41 @@ def _of_folder(path: Path, max_positions: int) -> Blueprint:
     embeddings = [one for name, one in tensors.items() if name.endswith(_FOLDER_EMBEDDING)]
     if not embeddings:
         raise ModelUnusable(f"{path} has no tensor {_FOLDER_EMBEDDING}")
-    return folder_blueprint(
+    if not any(_is_filled(path / name) for name in _TOKENIZERS):
+        raise ModelUnusable(f"{path} has neither {' nor '.join(_TOKENIZERS)}")
+    blueprint = folder_blueprint(
         raw,
         vocab_size=embeddings[0].shape[0],
         has_head=any(name.endswith(_FOLDER_HEAD) for name in tensors),
         max_positions=max_positions,
     )
+    _check_last_layer(path, f"layers.{blueprint.shape.num_layers - 1}.", tensors)
+    return blueprint
 
 
 def _places(path: Path) -> dict[str, _Tensor]:
     """A safetensors file begins with the length of its header, which is JSON."""
+    size = path.stat().st_size
     with path.open("rb") as file:
         (length,) = _LENGTH.unpack(file.read(_LENGTH.size))
+        _check_end(path, _LENGTH.size + length, size)
         header = msgspec.json.decode(file.read(length), type=dict[str, msgspec.Raw])
     header.pop("__metadata__", None)
-    return {name: msgspec.json.decode(raw, type=_Tensor) for name, raw in header.items()}
+    tensors = {name: msgspec.json.decode(raw, type=_Tensor) for name, raw in header.items()}
+    last = max((tensor.data_offsets[1] for tensor in tensors.values()), default=0)
+    _check_end(path, _LENGTH.size + length + last, size)
+    return tensors
+
+
+def _check_end(path: Path, end: int, size: int) -> None:
+    if end > size:
+        raise ModelUnusable(f"{path} is cut off: {size} bytes, of which {end} are told of")
+
+
+def _check_last_layer(path: Path, part: str, names: Iterable[str]) -> None:
+    if not any(part in name for name in names):
+        raise ModelUnusable(f"{path} has no tensor of its last layer, {part}")
+
+
+def _is_filled(path: Path) -> bool:
+    return path.is_file() and path.stat().st_size > 0
