@@ -67,3 +67,24 @@ def test_arguments_nested_beyond_recursion_are_refused(smollm2: Kit) -> None:
         ChatTemplate(TEMPLATE, smollm2.tokenizer).encode(
             [Message(role="assistant", tool_calls=(call,))]
         )
+
+
+@pytest.mark.parametrize(
+    "greedy",
+    [
+        "10**10**8",
+        "messages[0].content * 10**9",
+        "'x' * 1000000000",
+        "[0] * 1000000000",
+        "99999999999 * 99999999999",
+        "range(1000000000) | list | length",
+    ],
+)
+def test_a_template_cannot_take_all_time_and_memory(smollm2: Kit, greedy: str) -> None:
+    with pytest.raises((ModelUnusable, RequestRefused)):
+        ChatTemplate(f"{{{{ {greedy} }}}}", smollm2.tokenizer).encode(_user("hi"))
+
+
+def test_a_template_may_multiply(smollm2: Kit) -> None:
+    template = ChatTemplate("{{ '-' * 3 }}{{ 2 * 3 }}", smollm2.tokenizer)
+    assert template.encode(_user("hi")) == smollm2.tokenizer.encode("---6")
