@@ -127,6 +127,7 @@ class Engine:
         if not self._paging.archive.receive(choices, sharing.as_of):
             self._unpublish(EVERYTHING)
         for sequence in choices:
+            sequence.publishes = sequence.publishes and sharing.publishes
             self._scheduler.add(sequence)
 
     def abort(self, request_id: int) -> None:

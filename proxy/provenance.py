@@ -11,10 +11,22 @@ from proxy.upstreams.base import Provenance
 def provenance_of(question: Question, snapshot: Snapshot | None) -> Provenance:
     """Parts of prompts are shared among those who share answers, and no further: `cached_tokens`
     and the time of an answer tell whether somebody has asked the like before."""
-    return Provenance(isolation=_isolation(question), tags=_tags(question), snapshot=snapshot)
+    return Provenance(
+        isolation=_isolation(question),
+        tags=_tags(question),
+        snapshot=snapshot,
+        may_keep=not question.call.directives.no_store,
+    )
 
 
 def _isolation(question: Question) -> str:
+    namespace = question.call.directives.namespace.encode("utf-8", "surrogatepass")
+    # In hex there is no colon: no name can be spelled such that it is another's.
+    return f"namespace:{namespace.hex()}:{_circle(question)}" if namespace else _circle(question)
+
+
+def _circle(question: Question) -> str:
+    """Who shares answers, within a namespace."""
     policy, caller = question.route.policy, question.call.caller
     share = "credential" if policy is None else policy.share
     if share == "everyone":

@@ -64,6 +64,8 @@ class Sharing(msgspec.Struct, frozen=True, kw_only=True):
     """A purge of one of them drops its pages; None: any purge does, for they are not known."""
     as_of: Moment | None = None
     """The store as the request saw it when it arrived; None: not known."""
+    publishes: bool = True
+    """Its pages are kept for others. It may begin with those of others in any case."""
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True):

@@ -18,6 +18,8 @@ class Provenance(msgspec.Struct, frozen=True, kw_only=True):
     """A purge of one of them drops what is kept; None: they are not known, any purge does."""
     snapshot: Snapshot | None = None
     """The store as the request saw it; None: it was not looked at, or failed."""
+    may_keep: bool = True
+    """Not so where the request says that nothing of it may be kept."""
 
 
 class PagePurge(msgspec.Struct, frozen=True, kw_only=True):

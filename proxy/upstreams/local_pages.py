@@ -25,6 +25,7 @@ async def sharing_of(provenance: Provenance, look: Look, *, model: str) -> Shari
         isolation=provenance.isolation,
         tags=None if tags is None else union(tags, (model_tag(model),)),
         as_of=None if snapshot is None else _moment(snapshot),
+        publishes=provenance.may_keep,
     )
 
 

@@ -130,6 +130,26 @@ async def test_uncached_requests_use_and_leave_pages_too(proxy: Running) -> None
     assert usage[1] > 0
 
 
+async def test_a_prompt_that_is_not_to_be_stored_leaves_no_page(proxy: Running) -> None:
+    async def held() -> tuple[int, int]:
+        stats = (await proxy.http.get(f"{proxy.admin_url}/cache/stats")).json()["engines"]["local"]
+        return stats["cached_pages"], stats["disk_pages"]
+
+    before = await held()
+    secret = {"key": "sk-secret", "headers": {"cache-control": "no-store"}}
+    assert await cached(proxy, "Nine?", **secret) == 0
+    assert await held() == before
+    assert await cached(proxy, "Ten?", key="sk-secret") == 0
+    assert await cached(proxy, "Eleven?", **secret) > 0
+
+
+async def test_a_namespace_keeps_pages_apart(proxy: Running) -> None:
+    there = {"key": "sk-apart", "headers": {"x-cache-namespace": "tests"}}
+    await cached(proxy, "Here?", key="sk-apart")
+    assert await cached(proxy, "There?", **there) == 0
+    assert await cached(proxy, "There again?", **there) > 0
+
+
 async def test_what_is_kept_is_shown_in_stats_and_metrics(proxy: Running) -> None:
     await cached(proxy, "Shown?", key="sk-shown")
     stats = (await proxy.http.get(f"{proxy.admin_url}/cache/stats")).json()
