@@ -57,7 +57,8 @@ def parse(path: pathlib.Path, text: str, *, environ: Mapping[str, str]) -> Loade
         raise ConfigError([f"{path}:{error.line}: {error}"]) from None
     tree = read_tree(Config, root, environ)
     partial = Config(upstreams={}, routes=()) if tree.value is None else tree.value
-    findings = [f for f in check_config(partial, _machine()) if not _is_consequence(f, tree)]
+    found = (_in_file(f, tree) for f in check_config(partial, _machine()))
+    findings = [f for f in found if not _is_consequence(f, tree)]
     problems = [*tree.problems, *(_problem(f, tree) for f in findings if not f.warning)]
     if problems:
         problems.sort(key=lambda problem: problem.line)
@@ -108,6 +109,11 @@ def _can_keep(path: str) -> bool:
     # SQLite's other files come beside it, in a folder that is made if need be.
     folder = next(one for one in file.parents if os.access(one, os.F_OK))
     return folder.is_dir() and os.access(folder, os.W_OK | os.X_OK)
+
+
+def _in_file(finding: Finding, tree: Tree) -> Finding:
+    target = None if finding.target is None else tree.in_file(finding.target)
+    return msgspec.structs.replace(finding, path=tree.in_file(finding.path), target=target)
 
 
 def _is_consequence(finding: Finding, tree: Tree) -> bool:

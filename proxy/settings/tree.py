@@ -49,6 +49,17 @@ class Tree(msgspec.Struct, frozen=True, kw_only=True):
     """Where each place that the file names begins."""
     broken: frozenset[Path]
     """Places whose value could not be read; defaults or nothing stand there in `value`."""
+    kept: Mapping[Path, tuple[int, ...]]
+    """By the place of a list: which of its items stand in `value`."""
+
+    def in_file(self, path: Path) -> Path:
+        """A place in `value`, as the file counts it."""
+        place: Path = ()
+        for step in path:
+            kept = self.kept.get(place, ())
+            is_moved = isinstance(step, int) and step < len(kept)
+            place = (*place, kept[int(step)] if is_moved else step)
+        return place
 
 
 class _Broken:
@@ -67,6 +78,7 @@ def read_tree(kind: type[msgspec.Struct], root: yaml.Node, environ: Mapping[str,
         problems=tuple(reader.problems),
         lines=reader.lines,
         broken=frozenset(reader.broken),
+        kept=reader.kept,
     )
 
 
@@ -96,6 +108,7 @@ class _Reader:
         self.problems: list[Problem] = []
         self.lines: dict[Path, int] = {}
         self.broken: set[Path] = set()
+        self.kept: dict[Path, tuple[int, ...]] = {}
         self._environ = environ
 
     def read(self, kind: Any, node: yaml.Node, path: Path) -> Any:
@@ -191,7 +204,9 @@ class _Reader:
             if get_origin(kind) is tuple:
                 item_kind = get_args(kind)[0]
                 items = [self.read(item_kind, n, (*path, i)) for i, n in enumerate(node.value)]
-                return tuple(item for item in items if item is not _BROKEN)
+                kept = {i: item for i, item in enumerate(items) if item is not _BROKEN}
+                self.kept[path] = tuple(kept)
+                return tuple(kept.values())
         return self._wrong(options, "a list", node, path)
 
     def _scalar(self, options: list[Any], node: yaml.ScalarNode, path: Path) -> Any:

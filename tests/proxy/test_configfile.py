@@ -159,6 +159,14 @@ def test_a_list_item_of_the_wrong_kind_is_named_by_its_number(problems_of):
     assert problems_of(text) == ["9: admin.hosts[1]: expected text, got a mapping"]
 
 
+def test_a_broken_list_item_does_not_shift_the_number_of_a_later_one(problems_of):
+    policy = "{semantic: {refuse: [{words: [a], pattern: a}, {words: [b]}, {pattern: '('}, 5]}}"
+    problems = problems_of(REMOTE + f"policies: {{p: {policy}}}\n")
+    told = [problem for problem in problems if "not a regular expression" in problem]
+    assert len(told) == 1
+    assert "refuse[2].pattern" in told[0]
+
+
 def test_a_key_written_twice_names_both_lines(problems_of):
     text = REMOTE + "workers: 1\nlisten: 127.0.0.1:1\nworkers: 2\n"
     assert problems_of(text) == ["8: workers: written twice; the first is in line 6"]
