@@ -20,7 +20,7 @@ WORD_ORDER = "word_order"
 OWN = "own_rule"
 """The reason of a policy's own rules."""
 
-_NEVER_SLIPS = frozenset({"numbers", "negation", "code", "language"})
+_NEVER_SLIPS = frozenset({"numbers", "negation", "letters", "code", "language"})
 """What a slip of the keyboard does not excuse: here a sign is all the difference."""
 
 

@@ -12,6 +12,7 @@ from index.guards.content import Content, read_content
 from index.guards.dates import DATES
 from index.guards.guard import Guard
 from index.guards.language import LANGUAGE
+from index.guards.letters import LETTERS
 from index.guards.logic import LOGIC
 from index.guards.modality import MODALITY
 from index.guards.names import NAMES
@@ -31,6 +32,7 @@ GUARDS: tuple[Guard, ...] = (
     NUMBERS,
     NEGATION,
     UNITS,
+    LETTERS,
     DATES,
     ORDER,
     PRONOUNS,

@@ -23,6 +23,15 @@ REFUSED = {
         ("what does a barrel cost in $", "what does a barrel cost in €"),
         ("how often a week", "how often a month"),
     ],
+    "letters": [
+        ("how long does 1 MB take", "how long does 1 Mb take"),
+        ("is 5 mg enough", "is 5 Mg enough"),
+        ("what hurts us most", "what hurts US most"),
+        ("who needs aids at school", "who needs AIDS at school"),
+        ("how old is año", "how old is ano"),
+        ("may I resume it", "may I résumé it"),
+        ('uppercase: "hello"', 'uppercase: "Hello"'),
+    ],
     "dates": [
         ("wake me at 7 am", "wake me at 7 pm"),
         ("昨天的会议开了多久", "明天的会议开多久"),
@@ -158,6 +167,11 @@ PASSED = {
         ("World War II", "World War 2"),
     ],
     "units": [("how many kilometres", "how many km"), ("a ten dollar note", "a $10 note")],
+    "letters": [
+        ("a disk of 16 gb", "a disk of 16 GB"),
+        ("what is the gdp of Peru", "What is the GDP of Peru"),
+        ("WHO CAN FIX IT", "who can fix it"),
+    ],
     "dates": [("open on Tuesdays", "open on Tuesday"), ("in september", "in Sept")],
     "negation": [
         ("I don't know why", "I do not know why"),

@@ -1,0 +1,62 @@
+"""Letters as they are written, where that says something: units, acronyms that are also words,
+accents, and all letters in a question about letter case."""
+
+import re
+import unicodedata
+
+import msgspec
+
+from index.guards.guard import Guard
+from index.guards.text import Text
+from index.guards.wordset import wordset
+
+_UNIT = re.compile(r"\d\s*((?:[kKMmGgTtPpnuµ]i?)?(?:[bB](?:ps|/s|it)?|g|W|Wh|V|A|Hz|[lL]|m|s))\b")
+_SMALL_BYTES = wordset("kb mb gb tb")
+_ACRONYMS = wordset(
+    "us it aids who add ram led cat sat act ice nato sad pin gas mad cod lace sars seal swat"
+    " pet can lan map"
+)
+"""Words that are something else in capitals."""
+_OF_LETTER_CASE = wordset(
+    "uppercase lowercase capitalize capitalise capitalized capitalised ascii camelcase"
+)
+
+
+class Letters(msgspec.Struct, frozen=True):
+    """What is compared as it is written, behind how it reads without case and accents."""
+
+    written: frozenset[tuple[str, str]]
+
+
+def _read(text: Text) -> Letters:
+    units = {(f"unit {unit.lower()}", _unit(unit)) for unit in _UNIT.findall(text.source)}
+    return Letters(frozenset(units | {(_folded(word), word) for word in _words(text)}))
+
+
+def _compare(a: Letters, b: Letters) -> str | None:
+    ours, theirs = dict(a.written - b.written), dict(b.written - a.written)
+    return None if ours.keys().isdisjoint(theirs) else "letters"
+
+
+def _unit(written: str) -> str:
+    # Written small throughout they are the usual bytes, and no bits.
+    return written.upper() if written in _SMALL_BYTES else written
+
+
+def _words(text: Text) -> set[str]:
+    if not _OF_LETTER_CASE.isdisjoint(text.words):
+        return set(text.raws[1:])
+    shouts = 2 * sum(raw.isupper() for raw in text.raws) > len(text.raws)
+    return {raw if _is_acronym(raw) and not shouts else raw.lower() for raw in text.raws}
+
+
+def _is_acronym(raw: str) -> bool:
+    return raw.isupper() and raw.lower() in _ACRONYMS
+
+
+def _folded(word: str) -> str:
+    apart = unicodedata.normalize("NFD", word.casefold())
+    return "".join(letter for letter in apart if not unicodedata.combining(letter))
+
+
+LETTERS = Guard(name="letters", read=_read, compare=_compare)
