@@ -3,14 +3,14 @@
 import contextlib
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, TypeVar
-from urllib.parse import quote
+from urllib.parse import quote, urlsplit
 
 import httpx
 import msgspec
 
 from proxy.commands.adminapi import PurgeRequest
 from proxy.commands.connection import Connection
-from proxy.commands.failure import CommandFailed
+from proxy.commands.failure import FAILED, MISUSED, CommandFailed
 from proxy.errors import ErrorBody
 
 T = TypeVar("T")
@@ -31,13 +31,18 @@ class AdminClient:
             base_url = "http://localhost"
         headers = {"authorization": f"Bearer {connection.token}"} if connection.token else {}
         # The admin port is on this machine or near it: no HTTP_PROXY in between.
-        self._client = httpx.Client(
-            base_url=base_url,
-            transport=transport,
-            headers=headers,
-            timeout=_TIMEOUT_S,
-            trust_env=False,
-        )
+        try:
+            urlsplit(base_url)  # httpx takes half an IPv6 address for a name
+            self._client = httpx.Client(
+                base_url=base_url,
+                transport=transport,
+                headers=headers,
+                timeout=_TIMEOUT_S,
+                trust_env=False,
+            )
+        except (httpx.InvalidURL, ValueError) as error:
+            message = f"not an address: --admin {address}: {error}"
+            raise CommandFailed(message, code=MISUSED) from None
 
     def stats(self) -> bytes:
         """JSON as the server sent it."""
@@ -140,12 +145,17 @@ class AdminClient:
 def _told(tried: str) -> Iterator[None]:
     try:
         yield
-    except (httpx.HTTPError, httpx.InvalidURL, ValueError) as error:
+    except (httpx.UnsupportedProtocol, httpx.InvalidURL) as error:
+        raise CommandFailed(f"not an address: {tried}: {error}", code=MISUSED) from None
+    except (httpx.HTTPError, ValueError) as error:
         raise CommandFailed(f"no answer to {tried}: {_reason(error)}") from None
 
 
 def _refusal(tried: str, answer: httpx.Response) -> CommandFailed:
-    return CommandFailed(f"{tried} was answered {answer.status_code}: {_message(answer)}")
+    code = MISUSED if answer.status_code == httpx.codes.BAD_REQUEST else FAILED
+    return CommandFailed(
+        f"{tried} was answered {answer.status_code}: {_message(answer)}", code=code
+    )
 
 
 def _reason(error: Exception) -> str:

@@ -84,6 +84,9 @@ def _asked(what: str, *, tenant: str | None, path: str, headers: dict[str, str])
         return {"request_id": what, **whose}
     try:
         body = msgspec.json.decode(file.read_bytes())
+    except RecursionError:
+        message = f"{what} is not a request: it is nested too deeply"
+        raise CommandFailed(message, code=MISUSED) from None
     except (OSError, msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise CommandFailed(f"{what} is not a request: {error}", code=MISUSED) from None
     if isinstance(body, dict) and isinstance(body.get("request"), dict):

@@ -93,7 +93,8 @@ def _tell(remarks: tuple[Remark, ...], variables: list[str], problems: list[str]
 
 def _missing(path: Path, text: str) -> tuple[list[str], list[str]]:
     """Variables that are not set, and what else `rejoinder check` finds."""
-    named = dict.fromkeys(_VARIABLE.findall(text))
+    lines = (line for line in text.splitlines() if not line.lstrip().startswith("#"))
+    named = dict.fromkeys(_VARIABLE.findall("\n".join(lines)))
     variables = [name for name in named if name not in os.environ]
     try:
         parse(path, text, environ=os.environ)

@@ -51,8 +51,8 @@ def read(text: str) -> Source:
     retries = _first(router.number("num_retries"), settings.number("num_retries"))
     source = Source(
         deployments=deployments,
-        aliases=_aliases(router),
-        fallbacks=_fallbacks([*router.items("fallbacks"), *settings.items("fallbacks")]),
+        aliases=_aliases(router, remarks),
+        fallbacks=_fallbacks([*router.items("fallbacks"), *settings.items("fallbacks")], remarks),
         default_fallbacks=tuple(
             map(str, router.items("default_fallbacks") or settings.items("default_fallbacks"))
         ),
@@ -70,7 +70,9 @@ def _values(text: str) -> dict[str, Any]:
     """By YAML 1.1, as LiteLLM reads it."""
     try:
         values = yaml.safe_load(text)
-    except yaml.YAMLError as error:
+    except RecursionError:
+        raise ConfigError(["not a config: it is nested too deeply"]) from None
+    except (yaml.YAMLError, ValueError) as error:
         raise ConfigError([f"not YAML: {' '.join(str(error).split())}"]) from None
     if not isinstance(values, dict) or not isinstance(values.get("model_list"), list):
         raise ConfigError(["no config of LiteLLM's: it has no list `model_list`"])
@@ -89,22 +91,34 @@ def _deployments(root: Section, defaults: Access, remarks: list[Remark]) -> Iter
             remarks.append(Remark(where=item.path, message=str(error), left_out=True))
 
 
-def _aliases(router: Section) -> dict[str, str]:
+def _aliases(router: Section, remarks: list[Remark]) -> dict[str, str]:
     """`{alias: group}`, or `{alias: {model: group, hidden: true}}`."""
     found = {}
     for alias, target in router.mapping("model_group_alias").items():
-        found[str(alias)] = str(target.get("model") if isinstance(target, dict) else target)
+        model = target.get("model") if isinstance(target, dict) else target
+        if isinstance(model, str):
+            found[str(alias)] = model
+        else:
+            where = f"{router.path}.model_group_alias"
+            remarks.append(_no_name(where, f"{alias}: {model!r} is not the name of a model"))
     return found
 
 
-def _fallbacks(items: Iterable[Any]) -> dict[str, list[str]]:
+def _fallbacks(items: Iterable[Any], remarks: list[Remark]) -> dict[str, list[str]]:
     """A list of mappings with one key each."""
     found: dict[str, list[str]] = {}
     for item in items:
-        for group, names in item.items() if isinstance(item, Mapping) else ():
+        if not isinstance(item, Mapping):
+            remarks.append(_no_name("fallbacks", f"{item!r} does not say whose fallback it is"))
+            continue
+        for group, names in item.items():
             listed = names if isinstance(names, list) else [names]
             found.setdefault(str(group), []).extend(map(str, listed))
     return found
+
+
+def _no_name(where: str, message: str) -> Remark:
+    return Remark(where=where, message=message, left_out=True)
 
 
 def _balance(router: Section, remarks: list[Remark]) -> str:

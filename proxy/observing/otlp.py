@@ -3,6 +3,7 @@ a config asks for it."""
 
 import time
 from importlib.metadata import version
+from threading import Thread
 from uuid import uuid4
 
 from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
@@ -23,6 +24,7 @@ from proxy.settings.observing import Tracing
 _KINDS = {"server": SpanKind.SERVER, "client": SpanKind.CLIENT, "internal": SpanKind.INTERNAL}
 _TIMEOUT_S = 3.0
 """For sending, retries included: so long may a collector that is gone hold up the end."""
+_LAST_S = 1.0
 _DURATIONS_S = [0.01 * 2**power for power in range(14)]
 """As https://opentelemetry.io/docs/specs/semconv/gen-ai/gen-ai-metrics/ advises, like the next."""
 _TOKENS = [4**power for power in range(14)]
@@ -95,9 +97,15 @@ class Exporter:
                 self._tokens.record(tokens, {**attributes, "gen_ai.token.type": kind})
 
     def close(self) -> None:
-        """Send what is pending. Blocks for as long as the collector takes, within seconds."""
-        self._processor.shutdown()  # type: ignore[no-untyped-call]  # theirs
-        self._meters.shutdown()
+        """Send what is pending. A collector that does not answer holds up the end for a second."""
+        # Threads that nobody waits for at the process's end: the library has no such bound.
+        ends = (self._processor.shutdown, self._meters.shutdown)
+        threads = [Thread(target=end, name="otlp-close", daemon=True) for end in ends]
+        for thread in threads:
+            thread.start()
+        until = time.monotonic() + _LAST_S
+        for thread in threads:
+            thread.join(max(until - time.monotonic(), 0))
 
 
 def _context(trace: Trace, span_id: int, *, is_remote: bool) -> SpanContext | None:

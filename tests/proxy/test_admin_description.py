@@ -3,8 +3,13 @@
 import json
 
 import httpx
+import pytest
 from misbehaving import serving
 from running import CONFIG, good, running
+
+from proxy.admin.deeds import Deed, Deeds
+from proxy.settings.config import Config
+from proxy.settings.listeners import Admin
 
 PATHS = {
     "/cache/stats", "/cache/entries", "/cache/entries/{key}", "/cache/purge", "/cache/export",
@@ -69,3 +74,52 @@ async def test_the_description_is_behind_the_gate(tmp_path):
             foreign = {"host": "evil.example"}
             answer = await http.get(f"{p.admin_url}/openapi.json", headers=foreign)
             assert answer.status_code == 403
+
+
+async def test_what_no_scan_gave_as_a_cursor_is_refused(tmp_path):
+    async with serving(good) as upstream, running(config(upstream), tmp_path) as p:
+        for path in ("/cache/entries", "/cache/export"):
+            for cursor in ("x", "-1", "9" * 30):
+                answer = await p.http.get(f"{p.admin_url}{path}", params={"cursor": cursor})
+                assert answer.status_code == 400, answer.text
+                assert answer.json()["error"]["param"] == "cursor"
+
+
+async def test_bodies_that_are_nested_too_deeply_are_refused(tmp_path):
+    async with serving(good) as upstream, running(config(upstream), tmp_path) as p:
+        deep = b'{"request": ' + b"[" * 100_000 + b"]" * 100_000 + b"}"
+        for path in ("explain", "purge", "feedback", "erase"):
+            answer = await p.http.post(f"{p.admin_url}/cache/{path}", content=deep)
+            assert answer.status_code == 400, answer.text
+            assert answer.json()["error"]["type"] == "invalid_request_error"
+
+
+async def test_a_failure_that_nobody_foresaw_is_told_in_the_one_shape_and_logged(tmp_path, caplog):
+    class Broken:
+        def __init__(self, config):
+            pass
+
+        async def latest(self, _limit, *, what):
+            raise LookupError(what)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("proxy.app.Deeds", Broken)
+        async with serving(good) as upstream, running(config(upstream), tmp_path) as p:
+            answer = await p.http.get(f"{p.admin_url}/audit")
+    assert answer.status_code == 500
+    assert answer.json()["error"]["type"] == "server_error"
+    (record,) = [one for one in caplog.records if one.name == "rejoinder.admin"]
+    assert record.exc_info is not None
+
+
+def test_the_audit_log_is_where_the_config_in_force_says(tmp_path):
+    paths = [tmp_path / "old", tmp_path / "new"]
+    configs = [Config(upstreams={}, routes=(), admin=Admin(audit_log=str(one))) for one in paths]
+    deeds = Deeds(lambda: configs[0])
+    deed = Deed(at=1.0, what="purge", who="me", ok=True, asked=None, result=None)
+    deeds.write_now(deed)
+    configs.reverse()
+    paths[1].write_bytes(b'{"at": 1')
+    deeds.write_now(deed)
+    deeds.write_now(deed)
+    assert [path.read_bytes().count(b"\n") for path in paths] == [1, 3]

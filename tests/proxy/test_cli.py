@@ -258,12 +258,32 @@ def test_a_connection_that_is_refused_is_one_line_that_says_what_was_tried():
     assert done.stderr.count("\n") == 1
 
 
-@pytest.mark.parametrize("url", ["127.0.0.1:8081", "ftp://h", "http://[", "unix:/no/such.sock"])
-def test_an_address_that_is_none_is_one_line(url):
+@pytest.mark.parametrize("url", ["127.0.0.1:8081", "ftp://h", "http://["])
+def test_an_address_that_is_none_is_one_line_and_trying_again_cannot_help(url):
     done = rejoinder("stats", "--admin", url)
+    assert done.returncode == 2
+    assert done.stderr.startswith("rejoinder: not an address: ")
+    assert done.stderr.count("\n") == 1
+
+
+def test_a_socket_where_nobody_listens_is_one_line():
+    done = rejoinder("stats", "--admin", "unix:/no/such.sock")
     assert done.returncode == 1
     assert done.stderr.startswith("rejoinder: no answer to GET ")
+
+
+def test_what_the_admin_port_refuses_as_wrong_cannot_be_helped_by_trying_again(admin):
+    error = {"message": "No cursor.", "type": "x", "param": None, "code": None}
+    admin.answers["GET /cache/entries"] = (400, {"error": error})
+    assert rejoinder("entries", "--admin", admin.url).returncode == 2
+
+
+def test_a_request_that_is_nested_too_deeply_is_told(tmp_path):
+    (tmp_path / "deep.json").write_text("[" * 100_000 + "]" * 100_000)
+    done = rejoinder("explain", str(tmp_path / "deep.json"))
+    assert done.returncode == 2
     assert done.stderr.count("\n") == 1
+    assert "nested too deeply" in done.stderr
 
 
 class UnixAdminPort(ThreadingUnixStreamServer):

@@ -14,6 +14,7 @@ from proxyprocess import serving_process
 from running import completion
 
 from proxy.commands.failure import MISUSED, OK, PARTIAL
+from proxy.commands.import_litellm import _missing
 from proxy.errors import ConfigError
 from proxy.litellm.providers import PROVIDERS
 from proxy.litellm.translation import translate
@@ -418,3 +419,23 @@ async def test_a_fallback_is_asked_with_its_own_key_and_its_answer_is_kept(tmp_p
         answers = [await process.ask(model=model) for model in ("chat", "backup", "backup")]
     assert [answer.headers["x-cache"] for answer in answers] == ["miss", "exact", "exact"]
     assert seen == [("first", "Bearer sk-first"), ("second", "Bearer sk-second")]
+
+
+def test_what_names_no_model_is_left_out_and_not_made_one():
+    router = {"fallbacks": [5], "model_group_alias": {"x": 5, "y": {"model": None}}}
+    text = model_list({"model": "openai/a"}, router_settings=router)
+    translation = translate(text, name="config.yaml")
+    told = [one.message for one in translation.remarks if one.left_out]
+    assert any("5 does not say" in one for one in told)
+    assert any(one.startswith("x: 5 is not") for one in told)
+    assert any(one.startswith("y: None is not") for one in told)
+
+
+def test_a_file_that_is_nested_too_deeply_is_told():
+    with pytest.raises(ConfigError, match="nested too deeply"):
+        translate("model_list: " + "[" * 5000 + "]" * 5000, name="config.yaml")
+
+
+def test_a_variable_that_only_a_comment_names_is_not_asked_for():
+    variables, _ = _missing(Path("a.yaml"), "# `${REJOINDER_NAME}`\nlisten: ${REJOINDER_PORT}\n")
+    assert variables == ["REJOINDER_PORT"]

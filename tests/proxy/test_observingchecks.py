@@ -3,8 +3,10 @@
 import pytest
 
 from proxy.settings.checks import Machine, check_config
-from proxy.settings.config import Config, Route
+from proxy.settings.config import Config, Route, Store
+from proxy.settings.listeners import Admin
 from proxy.settings.observing import Tracing
+from proxy.settings.record import Record
 from proxy.settings.units import Secret
 from proxy.settings.upstreams import Upstream
 
@@ -53,3 +55,18 @@ def test_a_header_that_cannot_be_sent_is_told_without_its_value():
     name, value = findings(tracing=bad)
     assert name == "tracing/headers/x key: not a name that a header can have"
     assert "geheim" not in value
+
+
+@pytest.mark.parametrize(
+    ("place", "parts"),
+    [
+        ("record/path: `access_log`", {"access_log": "log", "record": Record(path="./log")}),
+        ("record/path: `access_log`", {"access_log": "log.1", "record": Record(path="log")}),
+        ("record/path: `store.path`", {"store": Store(path="db"), "record": Record(path="db-wal")}),
+        ("access_log: `store.path`", {"store": Store(path="db"), "access_log": "x/../db-shm"}),
+        ("admin/audit_log: `access_log`", {"access_log": "a", "admin": Admin(audit_log="a")}),
+    ],
+)
+def test_two_parts_that_write_to_one_file_are_told_once(place, parts):
+    (finding,) = findings(**parts)
+    assert finding == f"{place} has this file, or one of its files"

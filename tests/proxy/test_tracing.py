@@ -1,13 +1,16 @@
 """Traces and GenAI metrics, as a collector gets them."""
 
 import re
+from threading import Event
 
 import pytest
 from collecting import attributes, collecting
 from misbehaving import plain, serving
 from running import CONFIG, good, running
 
+from proxy.observing.otlp import Exporter
 from proxy.observing.traceparent import told, trace_of
+from proxy.settings.observing import Tracing
 
 TRACE, PARENT = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
 FIELDS = "tracing: {{endpoint: '{url}', headers: {{x-collector-key: s3cret}}{more}}}\n"
@@ -189,3 +192,24 @@ def test_a_header_told_takes_the_place_of_the_clients():
         (b"a", b"b"),
         (b"traceparent", f"00-{trace.trace_id:032x}-{1:016x}-01".encode()),
     )
+
+
+def test_a_collector_that_does_not_answer_holds_up_no_end():
+    let_go, has_ended = Event(), Event()
+
+    class Hanging(Exporter):
+        def __init__(self):
+            super().__init__(Tracing(endpoint="http://127.0.0.1:9"))
+            self._processor.shutdown()
+            self._meters.shutdown()
+            self._processor = self._meters = self
+
+        def shutdown(self):
+            let_go.wait()
+            has_ended.set()
+
+    try:
+        Hanging().close()
+        assert not has_ended.is_set()
+    finally:
+        let_go.set()
