@@ -6,7 +6,7 @@ import msgspec
 import pytest
 from sample_entries import NOW, entry, key_of
 
-from index.errors import StoreFault
+from index.errors import InvalidCursor, StoreFault
 from index.memory import MemoryStore
 from index.purges import RETAIN_S, table_of
 from index.redis import RedisStore
@@ -266,6 +266,12 @@ async def test_scan_shows_live_entries_newest_first_by_pages(store):
     assert await names(Filter(tenant="other")) == ["tenant"]
     assert await names(Filter(scope=key_of("scope"), text="doc 3")) == ["doc 3"]
     assert await names(Filter(tag="nothing")) == []
+
+
+@pytest.mark.parametrize("cursor", ["", "x", "-1", "1 ", "\u0661", "9" * 30])
+async def test_a_cursor_that_no_scan_gave_is_refused(store, cursor):
+    with pytest.raises(InvalidCursor):
+        await store.scan(Filter(), now=NOW, cursor=cursor, limit=1)
 
 
 async def follow(store, cursor, known, limit=3):
