@@ -136,7 +136,7 @@ def _blank(path: Path, left: Redaction) -> int:
             text = line.rstrip(b"\n")
             rest = left(text) if text.strip() else text
             if rest != text:
-                os.pwrite(file.fileno(), (rest or b"").ljust(len(text)), at)
+                os.pwrite(file.fileno(), (rest or b"").ljust(len(text))[: len(text)], at)
             num_gone += rest is None
             at += len(line)
         os.fsync(file.fileno())

@@ -1,8 +1,10 @@
 """The request log, its files, and erasing one's data from everything that is kept."""
 
 import asyncio
+import errno
 import json
 import signal
+from types import SimpleNamespace
 
 import httpx
 import pytest
@@ -240,3 +242,24 @@ async def test_a_reload_that_a_signal_asked_for_is_written_down_too(tmp_path):
         assert [(deed["what"], deed["who"], deed["ok"]) for deed in deeds] == [
             ("reload", "SIGHUP", True)
         ]
+
+
+async def test_an_erasure_that_the_disk_has_no_room_for_is_told_and_can_be_asked_again(
+    tmp_path, monkeypatch
+):
+    def full(*_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    folder = tmp_path / "var"  # as the documents have it: nobody has made it
+    text = config(SimpleNamespace(url="http://127.0.0.1:9"), folder)
+    async with running(text, tmp_path) as p:
+        await p.ask("Zebra", key="sk-secret-one")
+        await logged(p, folder)
+        with monkeypatch.context() as patch:
+            patch.setattr("proxy.journal.files._write", full)
+            patch.setattr("proxy.journal.files.os.pwrite", full)
+            answer = await p.http.post(f"{p.admin_url}/cache/erase", json={"tenant": "acme"})
+        assert answer.status_code == 503
+        assert answer.json()["error"]["type"] == "server_error"
+        assert (await erase(p, tenant="acme"))["lines"] == 1
+        assert b"Zebra" not in raw_bytes(folder)
