@@ -266,6 +266,7 @@ class Engine:
                 f"This model's maximum context length is {longest} tokens. The prompt "
                 f"has {len(prompt_ids)}, and {1 if wanted is None else wanted} more were asked "
                 "for. Shorten the prompt or ask for less.",
+                param="max_tokens" if len(prompt_ids) < longest else None,
                 code="context_length_exceeded",
             )
         return longest - len(prompt_ids) if wanted is None else wanted

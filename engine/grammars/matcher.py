@@ -1,5 +1,7 @@
 """Where one choice stands in its grammar."""
 
+import re
+
 import numpy as np
 import numpy.typing as npt
 from llguidance import LLMatcher
@@ -7,6 +9,8 @@ from llguidance import LLMatcher
 from engine.errors import GrammarFault
 
 _MAX_MESSAGE = 300
+_PLACE = re.compile(r"^at \d+\(\d+\): ")
+_LINES = re.compile(r"\n +\d+ \| ")
 
 
 class Matcher:
@@ -36,5 +40,7 @@ class Matcher:
 
 
 def first_line(error: str) -> str:
-    """An error of the library without the state that it shows to its developers."""
-    return error.partition("\n<state>")[0].strip()[:_MAX_MESSAGE]
+    """An error of the library without what it shows to its developers: the state, and the place
+    and lines of the grammar that we made of a schema."""
+    said = _LINES.split(error.partition("\n<state>")[0])[0]
+    return _PLACE.sub("", said.strip())[:_MAX_MESSAGE]

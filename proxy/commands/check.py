@@ -36,7 +36,7 @@ def check(file: Path, /, *, as_json: Annotated[bool, Parameter(name="--json")] =
     """
     import msgspec
 
-    from proxy.commands.plans import plan_lines, plans_of
+    from proxy.commands.plans import plan_lines, plan_warnings, plans_of
     from proxy.errors import ConfigError
     from proxy.settings.file import read
 
@@ -52,6 +52,7 @@ def check(file: Path, /, *, as_json: Annotated[bool, Parameter(name="--json")] =
             f"{count(len(config.upstreams), 'upstream')}, {count(len(config.routes), 'route')}"
         )
         plans = plans_of(config)
+        warnings = (*warnings, *plan_warnings(plans))
     except ConfigError as error:
         problems = error.problems
     if as_json:

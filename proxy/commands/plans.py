@@ -1,6 +1,6 @@
 """The memory plans of a config's engines, as `rejoinder check` prints them."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from proxy.commands.output import count, size
@@ -19,6 +19,16 @@ def plans_of(config: "Config") -> "dict[str, MemoryPlan | None]":
     from proxy.upstreams.local_plan import planned
 
     return {name: planned(name, engine) for name, engine in engines.items()}
+
+
+def plan_warnings(plans: "Mapping[str, MemoryPlan | None]") -> Iterator[str]:
+    """Of engines that could not serve one request as long as the config promises."""
+    for name, plan in plans.items():
+        if plan is not None and plan.caches[0].num_tokens < plan.max_context:
+            yield (
+                f"upstreams.{name}.engine.kv_cache.memory: {plan.caches[0].num_tokens:,} tokens "
+                f"fit, fewer than a context of {plan.max_context:,}; longer requests are refused"
+            )
 
 
 def plan_lines(name: str, plan: "MemoryPlan | None") -> Iterator[str]:

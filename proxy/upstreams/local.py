@@ -42,7 +42,7 @@ from proxy.upstreams.local_long import long_context
 from proxy.upstreams.local_pages import Look, purge_of, sharing_of, unseen
 from proxy.upstreams.local_request import decode_chat, decode_completion
 from proxy.upstreams.local_response import ResponseForm
-from proxy.upstreams.local_response_body import decode_response
+from proxy.upstreams.local_response_body import FIELDS, decode_response
 from proxy.upstreams.local_tools import Tooling
 from proxy.upstreams.local_writing import Ask, plain, streamed
 
@@ -185,6 +185,7 @@ class LocalUpstream:
             form=form,
             prompt_field="messages",
             stream=bool(chat.stream),
+            fields=chat.fields,
         )
 
     def _completion_ask(self, body: bytes) -> Ask:
@@ -209,7 +210,7 @@ class LocalUpstream:
             form=form,
             prompt_field="input",
             stream=bool(response.stream),
-            fields={"messages": "input", "response_format": "text.format"},
+            fields=FIELDS,
         )
 
     def _reader(self, tooling: Tooling) -> Callable[[], Reader] | None:

@@ -91,6 +91,11 @@ class ChatBody(SamplingBody, frozen=True, kw_only=True):
     web_search_options: dict[str, Any] | None = None
 
     @property
+    def fields(self) -> dict[str, str]:
+        """What the engine's errors name otherwise."""
+        return {"max_tokens": "max_completion_tokens"} if self.max_completion_tokens else {}
+
+    @property
     def tooling(self) -> Tooling:
         """Raises ClientError."""
         try:

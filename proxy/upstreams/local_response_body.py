@@ -30,6 +30,12 @@ from proxy.upstreams.local_tools import (
     tooling,
 )
 
+FIELDS = {
+    "messages": "input",
+    "response_format": "text.format",
+    "max_tokens": "max_output_tokens",
+}
+"""What the engine's errors name otherwise."""
 _LOGPROBS = "message.output_text.logprobs"
 
 

@@ -144,10 +144,14 @@ def test_choices_of_a_request_share_the_prompt_and_differ(tiny: Kit) -> None:
 def test_what_can_never_fit_is_refused_at_once(tiny: Kit) -> None:
     engine = tiny.engine(page_tokens=16, num_pages=4)
     assert engine.max_context == 64, "the pool is smaller than the model's own limit"
-    for prompt, max_tokens in (([1] * 64, None), ([1] * 40, 25), ([1] * 1000, 1)):
+    for prompt, max_tokens, param in (
+        ([1] * 64, None, None),
+        ([1] * 40, 25, "max_tokens"),
+        ([1] * 1000, 1, None),
+    ):
         with pytest.raises(RequestRefused) as caught:
             engine.add(1, prompt, sampling=Sampling(max_tokens=max_tokens))
-        assert caught.value.code == "context_length_exceeded"
+        assert (caught.value.code, caught.value.param) == ("context_length_exceeded", param)
     engine.add(1, [1] * 40, sampling=_greedy(24))
     assert drain(engine)[1, 0].num_tokens == 24
 

@@ -58,3 +58,10 @@ def test_a_model_of_the_hub_is_not_downloaded_to_be_planned(tmp_path):
     done = _check(_config(tmp_path, model="hf:org/name"))
     assert done.returncode == 0
     assert "no memory plan" in done.stdout
+
+
+def test_memory_that_holds_no_whole_context_is_warned_of(tmp_path):
+    done = _check(_config(tmp_path, memory="16MiB"))
+    assert done.returncode == 0
+    assert "warning: upstreams.own.engine.kv_cache.memory: 1,408 tokens fit" in done.stderr
+    assert "warning" not in _check(_config(tmp_path)).stderr

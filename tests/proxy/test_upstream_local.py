@@ -261,11 +261,16 @@ async def test_a_prompt_that_is_too_long_is_refused_before_a_stream_begins(
     local: LocalUpstream,
 ) -> None:
     long = [{"role": "user", "content": "word " * 9000}]
-    for change in ({"messages": long, "stream": True}, {"max_tokens": 100_000}):
+    for change, param in (
+        ({"messages": long, "stream": True}, "messages"),
+        ({"messages": long, "max_tokens": 100_000}, "messages"),
+        ({"max_tokens": 100_000}, "max_tokens"),
+        ({"max_completion_tokens": 100_000}, "max_completion_tokens"),
+    ):
         response, body = await _send(local, CAPITAL | change)
         error = json.loads(body)["error"]
         assert response.status == 400
-        assert (error["code"], error["param"]) == ("context_length_exceeded", "messages")
+        assert (error["code"], error["param"]) == ("context_length_exceeded", param)
 
 
 async def test_bad_json_is_a_400_and_other_paths_a_404(local: LocalUpstream) -> None:
