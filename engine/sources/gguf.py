@@ -112,7 +112,7 @@ class _Part:
         try:
             kind = GGMLQuantizationType(place.kind)
             values = dequantize(self._stored(place, kind), kind)
-        except (ValueError, NotImplementedError) as error:
+        except (ValueError, NotImplementedError) as error:  # gguf: kind unknown
             raise ModelUnusable(f"tensor {name} cannot be read: {error}") from error
         # Writable, hence a copy: torch does not know read-only memory.
         return torch.from_numpy(np.require(values.reshape(place.shape), np.float32, ("C", "W")))
