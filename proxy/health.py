@@ -3,11 +3,14 @@
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from litestar import Response, get
+from litestar import HttpMethod, Response, route
 from litestar.di import NamedDependency
 
 from proxy.reload import ReloadReport
 from proxy.upstreams.base import Upstream
+
+METHODS = (HttpMethod.GET, HttpMethod.HEAD)
+"""Some load balancers ask for the head alone; the server leaves the body out."""
 
 
 class Health:
@@ -35,13 +38,13 @@ class Health:
         }
 
 
-@get("/healthz")
+@route("/healthz", http_method=METHODS)
 async def healthz() -> dict[str, str]:
     """The process is up. Waits for nothing."""
     return {"status": "ok"}
 
 
-@get("/readyz")
+@route("/readyz", http_method=METHODS)
 async def readyz(health: NamedDependency[Health]) -> Response[dict[str, Any]]:
     """200 once everything has been loaded, 503 before and while draining."""
     report = await health.report()

@@ -3,10 +3,11 @@
 from functools import lru_cache
 from importlib.resources import files
 
-from litestar import Response, get
+from litestar import Response, get, route
 from litestar.params import FromPath
 
 from proxy.errors import ClientError
+from proxy.health import METHODS
 
 # litestar adds the charset of what is text.
 _TYPES = {
@@ -30,7 +31,7 @@ _HEADERS = {
 }
 
 
-@get("/", sync_to_thread=False)
+@route("/", http_method=METHODS, sync_to_thread=False)
 def page() -> Response[bytes]:
     """The dashboard. Holds no data: it asks the endpoints of this port, with the token."""
     return _response("index.html")
