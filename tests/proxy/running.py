@@ -7,6 +7,7 @@ import signal
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
+from ssl import PROTOCOL_TLS_CLIENT, SSLContext
 
 import httpx
 from misbehaving import LAST_CHUNK, STREAM, Request, chunked, plain
@@ -76,7 +77,8 @@ async def running(config: str, folder: Path) -> AsyncIterator[Running]:
     certificates = Certificates(loaded)
     serving = asyncio.create_task(serve(proxy, ports, certificates, stop=stop))
     try:
-        async with httpx.AsyncClient(timeout=60) as http:
+        # No certificate is looked at here, and reading all of the machine's takes a while.
+        async with httpx.AsyncClient(timeout=60, verify=SSLContext(PROTOCOL_TLS_CLIENT)) as http:
             await ready.wait()
             url, admin_url = ports.data[0].url(tls=False), ports.admin.url(tls=False)
             yield Running(url=url, admin_url=admin_url, proxy=proxy, http=http)
