@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from proxy.commands.output import age, one_line
 from proxy.explaining.difference import Difference
-from proxy.explaining.views import Comparison, ExactView, Explanation, NearView
+from proxy.explaining.views import Comparison, ExactView, Explanation, NearView, TierView
 
 _LONGEST = 90
 _MAX_TAGS = 12
@@ -36,7 +36,7 @@ def explanation_lines(one: Explanation) -> Iterator[str]:
     for near in one.near:
         yield from near_lines(near)
     if one.tier is not None:
-        yield f"audits     {one.tier.state}; at most {one.tier.bound:.1%} of its hits are wrong"
+        yield f"audits     {one.tier.state}; {_bound(one.tier)}"
     yield from _cost_lines(one)
 
 
@@ -87,6 +87,12 @@ def _exact_lines(exact: ExactView, *, now: float) -> Iterator[str]:
         how = "softly purged" if moved.soft else "purged"
         after = ", after that answer's request came" if moved.covers else ""
         yield f"           {moved.tag} was {how} by purge {moved.sequence}{after}"
+
+
+def _bound(tier: TierView) -> str:
+    if tier.bound == "unproven":
+        return "too few audits to say how many of its hits are wrong (unproven)"
+    return f"at most {tier.bound:.1%} of its hits are wrong"
 
 
 def _cost_lines(one: Explanation) -> Iterator[str]:

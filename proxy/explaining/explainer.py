@@ -186,7 +186,8 @@ def _tier(tier: Tier | None) -> TierView | None:
     if tier is None or tier.standing is None:
         return None
     now = tier.standing
-    return TierView(state=now.state, raised=now.raised, bound=now.upper)
+    bound = now.upper if now.is_proven else "unproven"
+    return TierView(state=now.state, raised=now.raised, bound=bound)
 
 
 def _reasons(words: Sequence[str]) -> tuple[Reason, ...]:

