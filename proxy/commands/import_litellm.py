@@ -3,7 +3,7 @@
 import os
 import re
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 from cyclopts import Parameter
@@ -11,9 +11,10 @@ from cyclopts import Parameter
 from proxy.commands.failure import FAILED, MISUSED, OK, PARTIAL, CommandFailed
 from proxy.commands.output import note, print_json, print_line
 from proxy.errors import ConfigError
-from proxy.litellm.section import Remark
-from proxy.litellm.translation import Translation, translate
-from proxy.settings.file import parse, text_of
+
+if TYPE_CHECKING:
+    from proxy.litellm.section import Remark
+    from proxy.litellm.translation import Translation
 
 _VARIABLE = re.compile(r"(?<!\$)\$\{(\w+)\}")
 _UNSET = "the environment has no "
@@ -64,7 +65,10 @@ def import_litellm(
     return PARTIAL if problems or any(one.left_out for one in translation.remarks) else OK
 
 
-def _translated(file: Path) -> Translation:
+def _translated(file: Path) -> "Translation":
+    from proxy.litellm.translation import translate
+    from proxy.settings.file import text_of
+
     try:
         return translate(text_of(file), name=file.name)
     except ConfigError as error:
@@ -72,7 +76,7 @@ def _translated(file: Path) -> Translation:
         raise CommandFailed("\n".join(named), code=MISUSED) from None
 
 
-def _print_json(translation: Translation, variables: list[str], problems: list[str]) -> None:
+def _print_json(translation: "Translation", variables: list[str], problems: list[str]) -> None:
     report = {
         "config": translation.text,
         "remarks": translation.remarks,
@@ -82,7 +86,7 @@ def _print_json(translation: Translation, variables: list[str], problems: list[s
     print_json(msgspec.json.encode(report))
 
 
-def _tell(remarks: tuple[Remark, ...], variables: list[str], problems: list[str]) -> None:
+def _tell(remarks: "tuple[Remark, ...]", variables: list[str], problems: list[str]) -> None:
     for remark in remarks:
         note(f"{'left out' if remark.left_out else 'differs'}: {remark.where}: {remark.message}")
     for problem in problems:
@@ -93,6 +97,8 @@ def _tell(remarks: tuple[Remark, ...], variables: list[str], problems: list[str]
 
 def _missing(path: Path, text: str) -> tuple[list[str], list[str]]:
     """Variables that are not set, and what else `rejoinder check` finds."""
+    from proxy.settings.file import parse
+
     lines = (line for line in text.splitlines() if not line.lstrip().startswith("#"))
     named = dict.fromkeys(_VARIABLE.findall("\n".join(lines)))
     variables = [name for name in named if name not in os.environ]

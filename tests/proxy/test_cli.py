@@ -440,6 +440,7 @@ def test_a_reader_that_leaves_is_no_traceback(admin):
 def test_help_and_check_load_nothing_heavy():
     program = (
         "import sys; from proxy.cli import main\n"
+        "assert not {'yaml', 'proxy.settings.file'} & set(sys.modules)\n"
         "main(['--help']); main(['check', 'configs/quickstart.yaml'])\n"
         "heavy = {'litestar', 'httpx', 'aiohttp', 'torch', 'numpy', 'faiss', 'onnxruntime'}\n"
         "sys.exit(' '.join(heavy & set(sys.modules)) or None)"

@@ -181,7 +181,7 @@ async def test_a_tier_that_was_never_audited_claims_nothing(one):
     await one.ask("how do i clean a pan")
     said = await one.explain("How do I clean a pan?")
     assert said["tier"]["bound"] == "unproven"
-    lines = "\n".join(explanation_lines(msgspec.convert(said, Explanation)))
+    lines = "\n".join(explanation_lines(msgspec.json.decode(json.dumps(said), type=Explanation)))
     assert "(unproven)" in lines
     assert "at most" not in lines
 
