@@ -196,18 +196,19 @@ async def test_a_request_that_passes_the_cache_by_says_why(one):
     assert volatile["reasons"][0]["word"].startswith("volatile:")
 
 
-async def test_explaining_counts_no_request_and_no_use_and_stores_nothing(one):
-    p = one.proxy
-    await one.ask("Why?")
-    before = (await p.http.get(f"{p.admin_url}/cache/stats")).json()
-    uses = dict(p.proxy._store._uses)
-    for text in ("Why?", "why", "Something else"):
-        await one.explain(text)
-    after = (await p.http.get(f"{p.admin_url}/cache/stats")).json()
+async def test_explaining_counts_no_request_and_no_use_and_stores_nothing(tmp_path):
+    async with serving(good) as upstream, running(config(upstream, tmp_path), tmp_path) as p:
+        one = Tenant(0, p)
+        await one.ask("Why?")
+        before = (await p.http.get(f"{p.admin_url}/cache/stats")).json()
+        uses = dict(p.proxy._store._uses)
+        for text in ("Why?", "why", "Something else"):
+            await one.explain(text)
+        after = (await p.http.get(f"{p.admin_url}/cache/stats")).json()
+        assert p.proxy._store._uses == uses
     assert after["requests"] == before["requests"]
     assert after["store"] == before["store"]
     assert after["semantic"] == before["semantic"]
-    assert p.proxy._store._uses == uses
 
 
 async def test_embeddings_with_several_inputs_are_explained_one_by_one(tmp_path):
