@@ -17,7 +17,17 @@ from engine.kv.retention import Retention, Selection, retention
 from engine.longcontext import LongContext
 from engine.models.model import Model
 from engine.phases import MODEL, SAMPLING, SCHEDULING
-from engine.process.protocol import Delta, Failed, Finished, Occupancy, Purge, Purged, Sharing
+from engine.process.protocol import (
+    Delta,
+    Failed,
+    Finished,
+    Occupancy,
+    Outline,
+    Outlined,
+    Purge,
+    Purged,
+    Sharing,
+)
 from engine.sampler import Pick, Sampler
 from engine.sampling import Sampling
 from engine.scheduler import Plan, Scheduled, Scheduler
@@ -185,6 +195,10 @@ class Engine:
             steps=self._num_steps,
             attention_calls=dict(self._model.attention_calls),
         )
+
+    def outline(self, wanted: Outline) -> Outlined:
+        """The prefix tree as it is now; on disk there is no such thing to see."""
+        return self._paging.archive.outline(max_nodes=wanted.max_nodes)
 
     def _plan(self) -> Plan:
         """What to compute; its pages are in place."""

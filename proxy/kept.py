@@ -10,7 +10,7 @@ from prometheus_client.registry import Collector
 from index.entry import Snapshot
 from index.purges import tags_of
 from index.store import Purge, Purged, Store
-from proxy.upstreams.base import EngineProfile, PagePurge, Upstream
+from proxy.upstreams.base import EngineProfile, PagePurge, PrefixTree, Upstream
 
 _PATIENCE_S = 2.0
 """An engine answers between two steps."""
@@ -56,12 +56,15 @@ class Kept(Collector):
     ) -> EngineProfile | None:
         """Of the engine at this upstream, or of the only one. None: there is no such engine, or
         several. Raises UpstreamUnreachable."""
-        known = self._upstreams()
-        asked = known if name is None else {name: known[name]} if name in known else {}
-        engines = [one for one in asked.values() if one.has_engine]
-        if len(engines) != 1:
+        engine = self._engine(name)
+        if engine is None:
             return None
-        return await engines[0].profile(num_steps=num_steps, longest_s=longest_s)
+        return await engine.profile(num_steps=num_steps, longest_s=longest_s)
+
+    async def prefix_tree(self, name: str | None, *, max_nodes: int) -> PrefixTree | None:
+        """Of the same engines. Raises UpstreamUnreachable."""
+        engine = self._engine(name)
+        return None if engine is None else await engine.prefix_tree(max_nodes=max_nodes)
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
         for family in _FAMILIES:
@@ -74,6 +77,15 @@ class Kept(Collector):
     def describe(self) -> Iterator[GaugeMetricFamily]:
         """Nothing: without it the registry would collect once at the registration."""
         return iter(())
+
+    def _engine(self, name: str | None) -> Upstream | None:
+        """That of this name, or the only one."""
+        engines = [
+            one
+            for known, one in self._upstreams().items()
+            if one.has_engine and name in (None, known)
+        ]
+        return engines[0] if len(engines) == 1 else None
 
 
 class _Family(msgspec.Struct, frozen=True, kw_only=True):
@@ -114,5 +126,10 @@ _FAMILIES = (
         name="rejoinder_engine_steps",
         help="Steps of an engine since its start.",
         figures={"all": "steps"},
+    ),
+    _Family(
+        name="rejoinder_engine_restarts",
+        help="Times that an engine's process died and was started again.",
+        figures={"all": "restarts"},
     ),
 )  # fmt: skip

@@ -13,7 +13,7 @@ from engine.kv.prefix import PrefixCache, Publication
 from engine.kv.purges import EVERYTHING, PurgeLog, Scope
 from engine.kv.shelf import Shelf
 from engine.kv.tree import KnownPage
-from engine.process.protocol import Moment
+from engine.process.protocol import Moment, Outlined
 from engine.sequence import Sequence
 
 _NOTHING = Scope()
@@ -57,6 +57,10 @@ class Archive(Protocol):
         """What is kept now."""
         ...
 
+    def outline(self, *, max_nodes: int) -> Outlined:
+        """The same as a tree; see `engine.kv.outline`."""
+        ...
+
 
 class PurgedPages(msgspec.Struct, frozen=True, kw_only=True):
     """`num_pages`: dropped, each counted once wherever it lay. `scope`: what nothing in flight may
@@ -90,6 +94,9 @@ class NoArchive:
     def holdings(self) -> Holdings:
         return Holdings()
 
+    def outline(self, *, max_nodes: int) -> Outlined:
+        return Outlined(num_nodes=0, num_tokens=0, nodes=())
+
 
 class PageArchive:
     """See `Archive`."""
@@ -113,7 +120,7 @@ class PageArchive:
 
     def chain(self, isolation: str) -> PageChain:
         root = root_digest(self._fingerprint, {"isolation": isolation})
-        return PageChain(root, page_tokens=self._page_tokens)
+        return PageChain(root, page_tokens=self._page_tokens, isolation=isolation)
 
     def receive(self, sequences: Iterable[Sequence], moment: Moment | None) -> bool:
         is_told = moment is None or self._hear(moment)
@@ -158,6 +165,9 @@ class PageArchive:
             on_disk=self._shelf.num_pages,
             restored=self._num_restored,
         )
+
+    def outline(self, *, max_nodes: int) -> Outlined:
+        return self._cache.outline(max_nodes=max_nodes)
 
     def _hear(self, moment: Moment) -> bool:
         if self._shelf.has_arrived():

@@ -63,6 +63,10 @@ class PageAllocator:
     def state(self, page: int) -> PageState:
         return self._states[page]
 
+    def refs(self, page: int) -> int:
+        """Its holders."""
+        return self._refs[page]
+
     def published(self) -> set[int]:
         """All pages of that state."""
         return {n for n, state in enumerate(self._states) if state is PageState.PUBLISHED}

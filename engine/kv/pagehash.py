@@ -31,7 +31,9 @@ def page_digest(parent: bytes, token_ids: Sequence[int]) -> bytes:
 class PageChain:
     """The digests of one sequence's full pages, made as they are asked for."""
 
-    def __init__(self, root: bytes, *, page_tokens: int) -> None:
+    def __init__(self, root: bytes, *, page_tokens: int, isolation: str = "") -> None:
+        """`isolation`: what `root` says of who may share pages, for people to read."""
+        self.isolation = isolation
         self._page_tokens = page_tokens
         self._digests = [root]
 

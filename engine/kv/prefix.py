@@ -6,13 +6,16 @@ used least lately go, and none before what continues it (`PageAllocator.least_la
 """
 
 import enum
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from engine.kv.blocks import PageAllocator
+from engine.kv.outline import Use, outline
 from engine.kv.pagehash import PageChain
 from engine.kv.purges import Scope, Tags, merged
 from engine.kv.tree import KnownPage, PageTree
+from engine.process.protocol import Outlined
 
 
 class Publication(enum.Enum):
@@ -60,9 +63,17 @@ class NoPrefix:
 class PrefixCache:
     """See `Prefix`. Publishes, pins and drops pages of an allocator."""
 
-    def __init__(self, pages: PageAllocator, *, page_tokens: int) -> None:
+    def __init__(
+        self,
+        pages: PageAllocator,
+        *,
+        page_tokens: int,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """`clock`: seconds, for `outline` alone."""
         self._pages = pages
         self._page_tokens = page_tokens
+        self._clock = clock
         self._tree = PageTree()
         self._by_page: dict[int, KnownPage] = {}
         self._pinned: set[int] = set()
@@ -118,12 +129,16 @@ class PrefixCache:
         if digest in self._tree:
             return Publication.KNOWN
         first = index * self._page_tokens
+        now_s = self._clock()
         known = KnownPage(
             digest=digest,
             parent=parent,
             token_ids=tuple(token_ids[first : first + self._page_tokens]),
             place=page,
             tags=merged(frozenset(), tags),
+            isolation=chain.isolation,
+            made_s=now_s,
+            used_s=now_s,
         )
         self._tree.add(known)
         self._by_page[page] = known
@@ -137,6 +152,7 @@ class PrefixCache:
         known = self.known(chain, token_ids, index)
         if known is not None:
             known.tags = merged(known.tags, tags)
+            known.used_s = self._clock()
         return known
 
     def covered(self, scope: Scope) -> list[KnownPage]:
@@ -161,12 +177,20 @@ class PrefixCache:
         for page in list(self._pinned):
             self._unpin(page)
 
+    def outline(self, *, max_nodes: int) -> Outlined:
+        """What can be found, by who uses it. Looks at each page."""
+        return outline(self._tree, self._use, now_s=self._clock(), max_nodes=max_nodes)
+
     def check_integrity(self) -> None:
         """Each known page is published, and the other way round."""
         self._pages.check_integrity()
         assert {known.place for known in self._tree} == set(self._by_page)
         assert set(self._by_page) == self._pages.published()
         assert self._pinned <= set(self._by_page)
+
+    def _use(self, known: KnownPage) -> Use:
+        is_pinned = known.place in self._pinned
+        return Use(refs=self._pages.refs(known.place) - is_pinned, is_pinned=is_pinned)
 
     def _unpin(self, page: int) -> None:
         if page in self._pinned:

@@ -18,6 +18,10 @@ class KnownPage(msgspec.Struct, kw_only=True, eq=False):
     place: int
     """Where its contents lie: a page of the pool, or a slot of the file."""
     tags: Tags
+    isolation: str = ""
+    """Who may find it. Known of pages of the pool only, as are the times."""
+    made_s: float = 0.0
+    used_s: float = 0.0
 
 
 class PageTree:

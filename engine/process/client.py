@@ -8,6 +8,8 @@ from collections import deque
 from collections.abc import Callable
 from typing import TypeVar, assert_never
 
+import msgspec
+
 from engine.config import EngineConfig
 from engine.errors import EngineDied, EngineDown, ModelUnusable
 from engine.process.attached import Attached
@@ -21,6 +23,8 @@ from engine.process.protocol import (
     Inspect,
     Loading,
     Occupancy,
+    Outline,
+    Outlined,
     Profile,
     Profiled,
     Purge,
@@ -28,6 +32,7 @@ from engine.process.protocol import (
     Ready,
     Request,
     Started,
+    ToWorker,
     Unusable,
 )
 from engine.process.spawning import WorkerProcess
@@ -64,10 +69,12 @@ class EngineClient:
         self._inspections: deque[asyncio.Future[Occupancy]] = deque()
         self._purges: deque[asyncio.Future[Purged]] = deque()
         self._profiles: deque[asyncio.Future[Profiled]] = deque()
+        self._outlines: deque[asyncio.Future[Outlined]] = deque()
         self._request_ids = itertools.count(1)
         self._changed = asyncio.Event()
         self._ready: Ready | None = None
         self._trouble = "not started"
+        self._num_restarts = 0
 
     async def start(self) -> None:
         """Returns at once; the model loads in the background."""
@@ -118,32 +125,26 @@ class EngineClient:
 
     async def inspect(self) -> Occupancy:
         """What is in use, after the step that runs now. Raises EngineDown."""
-        worker = self._running()
-        answer: asyncio.Future[Occupancy] = asyncio.get_running_loop().create_future()
-        self._inspections.append(answer)
-        worker.write(Inspect())
-        return await answer
+        heard = await self._ask(Inspect(), self._inspections)
+        if self._shared is not None:
+            return heard
+        return msgspec.structs.replace(heard, restarts=self._num_restarts)
 
     async def profile(self, wanted: Profile) -> Profiled:
         """Raises EngineDown."""
-        worker = self._running()
-        answer: asyncio.Future[Profiled] = asyncio.get_running_loop().create_future()
-        self._profiles.append(answer)
-        worker.write(wanted)
-        return await answer
+        return await self._ask(wanted, self._profiles)
+
+    async def outline(self, wanted: Outline) -> Outlined:
+        """The prefix tree, after the step that runs now. Raises EngineDown."""
+        return await self._ask(wanted, self._outlines)
 
     async def purge(self, purge: Purge) -> Purged:
         """When it returns no request that is sent later meets what the purge covers. An engine that
         is not there has no pages; those that it finds on disk when it is back have to have seen
         every purge that its requests have seen."""
-        if self._worker is None or self._ready is None:
-            return Purged(num_pages=0)
-        answer: asyncio.Future[Purged] = asyncio.get_running_loop().create_future()
-        self._purges.append(answer)
-        self._worker.write(purge)
         try:
-            return await answer
-        except EngineDied:
+            return await self._ask(purge, self._purges)
+        except EngineDown:
             return Purged(num_pages=0)
 
     async def close(self) -> None:
@@ -155,6 +156,14 @@ class EngineClient:
             with contextlib.suppress(asyncio.CancelledError):
                 await supervisor
         self._notify()
+
+    async def _ask(self, question: ToWorker, waiting: deque[asyncio.Future[T]]) -> T:
+        """Raises EngineDown."""
+        worker = self._running()
+        answer: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+        waiting.append(answer)
+        worker.write(question)
+        return await answer
 
     def _running(self) -> WorkerProcess | Attached:
         if self._worker is None or self._ready is None:
@@ -176,6 +185,7 @@ class EngineClient:
             await asyncio.sleep(backoff_s)
             backoff_s = min(2 * backoff_s, _MAX_BACKOFF_S)
             self._trouble = "loading"
+            self._num_restarts += 1
 
     async def _live(self) -> bool:
         """One life of a worker. False when it found that it cannot work with this model."""
@@ -213,7 +223,8 @@ class EngineClient:
         | Failed
         | Occupancy
         | Purged
-        | Profiled,
+        | Profiled
+        | Outlined,
     ) -> None:
         match message:
             case Loading(fraction=fraction):
@@ -231,6 +242,8 @@ class EngineClient:
                 _answer(self._purges, message)
             case Profiled():
                 _answer(self._profiles, message)
+            case Outlined():
+                _answer(self._outlines, message)
             case _:
                 assert_never(message)
 
@@ -247,6 +260,7 @@ class EngineClient:
         _give_up(self._inspections, error)
         _give_up(self._purges, error)
         _give_up(self._profiles, error)
+        _give_up(self._outlines, error)
 
     def _notify(self) -> None:
         """Wake whoever waits for a change of state."""

@@ -120,6 +120,12 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     longest_s: float
 
 
+class Outline(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """Asks for `Outlined`, which comes after the step that is running now."""
+
+    max_nodes: int
+
+
 class Loading(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     fraction: float
 
@@ -209,6 +215,38 @@ class Profiled(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     trace: bytes
 
 
+class PrefixNode(msgspec.Struct, frozen=True, kw_only=True):
+    """Pages of the prefix cache, one after the other, that are used alike. None of their text."""
+
+    parent: int | None
+    """Place among `Outlined.nodes` of what it continues; always an earlier one."""
+    isolation: str
+    """`Sharing.isolation` of those who may use it."""
+    pages: int
+    tokens: int
+    tokens_below: int
+    """Its own and those of all that continue it, shown or not."""
+    refs: int
+    """Sequences that hold it now."""
+    pinned: bool
+    tags: tuple[str, ...] | None
+    """The first ones in their order; None: they are not known, so any purge takes it."""
+    num_tags: int | None
+    age_s: float
+    """Since its oldest page was computed, or brought from disk."""
+    unused_s: float
+    """Since a request last came by."""
+
+
+class Outlined(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """The prefix tree; its largest nodes by what lies below them."""
+
+    num_nodes: int
+    """All there are."""
+    num_tokens: int
+    nodes: tuple[PrefixNode, ...]
+
+
 class Occupancy(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     """Numbers of now, but for those that say otherwise."""
 
@@ -233,13 +271,16 @@ class Occupancy(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     restored_tokens: int = 0
     """Brought back from disk since the start."""
     steps: int
+    restarts: int = 0
+    """Times that the process died and was started again, as its parent counts them."""
     attention_calls: dict[str, int] = {}
     """Since the start, by what served: `cpp`, `numba` or `torch`; one a layer and step."""
 
 
-ToWorker = Configure | Generate | Abort | Inspect | Purge | Profile
+ToWorker = Configure | Generate | Abort | Inspect | Purge | Profile | Outline
 FromWorker = (
-    Loading | Ready | Unusable | Started | Delta | Finished | Failed | Occupancy | Purged | Profiled
+    Loading | Ready | Unusable | Started | Delta | Finished | Failed
+    | Occupancy | Purged | Profiled | Outlined
 )  # fmt: skip
 
 

@@ -28,6 +28,7 @@ from engine.process.protocol import (
     Generate,
     Inspect,
     Loading,
+    Outline,
     Profile,
     Purge,
     ToWorker,
@@ -166,6 +167,8 @@ class _Client:
                 self._ask(self._purge(message))
             case Profile():
                 self._ask(self._profile(message))
+            case Outline():
+                self._ask(self._outline(message))
             case _:
                 raise AssertionError(f"not for a client to say: {message}")
 
@@ -212,6 +215,10 @@ class _Client:
     async def _profile(self, wanted: Profile) -> None:
         with contextlib.suppress(EngineDown):
             self.write(await self._engine.profile(wanted))
+
+    async def _outline(self, wanted: Outline) -> None:
+        with contextlib.suppress(EngineDown):
+            self.write(await self._engine.outline(wanted))
 
     async def _purge(self, purge: Purge) -> None:
         self.write(await self._engine.purge(purge))

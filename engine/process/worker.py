@@ -28,6 +28,7 @@ from engine.process.protocol import (
     Generate,
     Inspect,
     Loading,
+    Outline,
     Profile,
     Purge,
     Request,
@@ -121,6 +122,8 @@ def _obey(message: ToWorker | Compiled, loaded: Loaded, compiler: Compiler) -> S
             return (loaded.engine.occupancy(),)
         case Purge():
             return (loaded.engine.purge(message),)
+        case Outline():
+            return (loaded.engine.outline(message),)
         case Profile():
             loaded.profiler.ask(message)
             return ()

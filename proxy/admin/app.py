@@ -16,6 +16,7 @@ from proxy.admin.erasing import EraseBody, erase
 from proxy.admin.explain import ExplainBody, explain
 from proxy.admin.feedback import FeedbackBody, feedback
 from proxy.admin.office import Office
+from proxy.admin.prefixtree import prefix_tree
 from proxy.admin.profiling import profile
 from proxy.admin.purging import PurgeBody, forget, purge
 from proxy.admin.recent import recent
@@ -54,7 +55,7 @@ def admin_app(office: Office, gate: Callable[[], Gate]) -> Litestar:
         [
             *(stats, entries, entry, forget, purge, export_entries, import_entries, keep_pairs),
             *(feedback, recent, explain, erase, audit, config, reload, metrics, healthz, readyz),
-            profile,
+            *(profile, prefix_tree),
             *(page, page_file, history, near, tags, upstreams),
         ],
         before_request=check,

@@ -7,8 +7,8 @@ from litestar import post
 from litestar.di import NamedDependency
 from litestar.params import FromQuery, QueryParameter
 
+from proxy.admin.engines import told
 from proxy.admin.office import Office
-from proxy.errors import ClientError, UpstreamUnreachable
 
 LONGEST_S = 45.0
 MOST_STEPS = 1000
@@ -34,12 +34,7 @@ async def profile(
 ) -> ProfileReport:
     """Watch the next steps of an engine: so many, or those of so many seconds. `upstream` may be
     left out where there is one engine."""
-    try:
-        found = await office.kept.profile(upstream, num_steps=steps, longest_s=seconds)
-    except UpstreamUnreachable as error:
-        raise ClientError(503, f"The engine is not there: {error}.", kind="server_error") from error
-    if found is None:
-        raise ClientError(404, "There is no such engine, or several: name one.", param="upstream")
+    found = await told(office.kept.profile(upstream, num_steps=steps, longest_s=seconds))
     return ProfileReport(
         upstream=found.upstream,
         num_steps=found.num_steps,

@@ -42,6 +42,37 @@ class EngineProfile(msgspec.Struct, frozen=True, kw_only=True):
     trace: bytes
 
 
+class PrefixNode(msgspec.Struct, frozen=True, kw_only=True):
+    """Pages with the same beginning of prompts, used alike. None of their text."""
+
+    parent: int | None
+    """Place in the list of the node that it continues; always an earlier one."""
+    isolation: str
+    """`Provenance.isolation` of those who may use it."""
+    pages: int
+    tokens: int
+    tokens_below: int
+    """Its own and those of all that continue it, shown or not."""
+    refs: int
+    """Sequences that hold it now."""
+    pinned: bool
+    tags: tuple[str, ...] | None
+    """The first ones, as they are stored; None: they are not known, so any purge takes it."""
+    num_tags: int | None
+    age_s: float
+    unused_s: float
+    """Since a request last came by."""
+
+
+class PrefixTree(msgspec.Struct, frozen=True, kw_only=True):
+    """What the engine at `upstream` keeps of prompts in memory: the largest of `num_nodes`."""
+
+    upstream: str
+    num_nodes: int
+    num_tokens: int
+    nodes: tuple[PrefixNode, ...]
+
+
 class UpstreamRequest(msgspec.Struct, frozen=True, kw_only=True):
     """What is sent. Headers are final but for the upstream's own credential."""
 
@@ -150,6 +181,10 @@ class Upstream(Protocol):
     async def profile(self, *, num_steps: int, longest_s: float) -> EngineProfile | None:
         """Of the next steps; None for a server, whose steps nobody sees. Raises
         UpstreamUnreachable."""
+        ...
+
+    async def prefix_tree(self, *, max_nodes: int) -> PrefixTree | None:
+        """None for a server. Raises UpstreamUnreachable."""
         ...
 
     async def close(self) -> None:

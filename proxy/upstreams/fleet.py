@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from proxy.errors import ConfigError
 from proxy.settings.upstreams import Upstream
-from proxy.upstreams.base import EngineProfile, PagePurge
+from proxy.upstreams.base import EngineProfile, PagePurge, PrefixTree
 from proxy.upstreams.remote import RemoteServer
 from proxy.upstreams.transport import make_transport, tls_context
 
@@ -62,6 +62,10 @@ class RemoteUpstream:
 
     async def profile(self, *, num_steps: int, longest_s: float) -> EngineProfile | None:
         """Its steps are its own."""
+        return None
+
+    async def prefix_tree(self, *, max_nodes: int) -> PrefixTree | None:
+        """What it keeps, nobody sees."""
         return None
 
     async def close(self) -> None:

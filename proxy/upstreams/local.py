@@ -11,11 +11,10 @@ from typing import Any
 
 import msgspec
 
-from engine.config import EngineConfig
 from engine.errors import EngineDown, ModelUnusable, RequestRefused
 from engine.process.client import EngineClient
 from engine.process.generation import Generation
-from engine.process.protocol import Profile, Sharing, Started
+from engine.process.protocol import Outline, Profile, Sharing, Started
 from engine.sources.weights import locate
 from engine.text.toolformat import HERMES
 from proxy.errors import (
@@ -30,6 +29,7 @@ from proxy.settings.upstreams import Timeout
 from proxy.upstreams.base import (
     EngineProfile,
     PagePurge,
+    PrefixTree,
     Server,
     UpstreamRequest,
     UpstreamResponse,
@@ -38,8 +38,8 @@ from proxy.upstreams.local_ask import chat_request, completion_request, response
 from proxy.upstreams.local_calls import Reader, reader
 from proxy.upstreams.local_chat import ChatForm
 from proxy.upstreams.local_completion import CompletionForm
-from proxy.upstreams.local_long import long_context
-from proxy.upstreams.local_pages import Look, purge_of, sharing_of, unseen
+from proxy.upstreams.local_config import engine_config
+from proxy.upstreams.local_pages import Look, prefix_tree_of, purge_of, sharing_of, unseen
 from proxy.upstreams.local_request import decode_chat, decode_completion
 from proxy.upstreams.local_response import ResponseForm
 from proxy.upstreams.local_response_body import FIELDS, decode_response
@@ -143,6 +143,13 @@ class LocalUpstream:
             phases=done.phases,
             trace=done.trace,
         )
+
+    async def prefix_tree(self, *, max_nodes: int) -> PrefixTree | None:
+        try:
+            outlined = await self._client.outline(Outline(max_nodes=max_nodes))
+        except EngineDown as error:
+            raise UpstreamUnreachable(str(error), upstream=self.name) from error
+        return prefix_tree_of(self.name, outlined)
 
     async def close(self) -> None:
         await self._client.close()
@@ -326,23 +333,3 @@ async def _once(body: bytes) -> AsyncGenerator[bytes, None]:
 
 async def _whole(body: bytes | AsyncIterator[bytes]) -> bytes:
     return body if isinstance(body, bytes) else b"".join([piece async for piece in body])
-
-
-def engine_config(engine: Engine) -> EngineConfig:
-    return EngineConfig(
-        model=engine.model,
-        device=engine.device,
-        weights=engine.weights,
-        kv_dtype=engine.kv_cache.dtype,
-        page_tokens=engine.kv_cache.page_tokens,
-        kv_memory_bytes=int(engine.kv_cache.memory),
-        kv_prefix=engine.kv_cache.prefix,
-        kv_pin=engine.kv_cache.pin,
-        kv_swap_bytes=int(engine.kv_cache.swap),
-        kv_disk=None if engine.kv_cache.disk is None else engine.kv_cache.disk.path,
-        kv_disk_bytes=0 if engine.kv_cache.disk is None else int(engine.kv_cache.disk.max),
-        max_context=engine.max_context,
-        long_context=long_context(engine.long_context),
-        max_batch=engine.max_batch,
-        threads=engine.threads,
-    )

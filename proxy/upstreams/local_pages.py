@@ -1,11 +1,14 @@
-"""What the proxy says of purges and of who asks, in the engine's terms."""
+"""What is kept of prompts: whose it is, what purges take, and what is there; the proxy's words in
+the engine's terms, and back."""
 
 from collections.abc import Awaitable, Callable
 
-from engine.process.protocol import Moment, Purge, Sharing
+import msgspec
+
+from engine.process.protocol import Moment, Outlined, Purge, Sharing
 from index.entry import Snapshot
 from index.tags import model_tag, union
-from proxy.upstreams.base import PagePurge, Provenance
+from proxy.upstreams.base import PagePurge, PrefixNode, PrefixTree, Provenance
 
 Look = Callable[[], Awaitable[Snapshot | None]]
 """How far purges have come by now; None where the store fails."""
@@ -35,6 +38,15 @@ def purge_of(purge: PagePurge) -> Purge:
         everything=purge.everything,
         dry_run=purge.dry_run,
         moment=_moment(purge.snapshot),
+    )
+
+
+def prefix_tree_of(upstream: str, outlined: Outlined) -> PrefixTree:
+    return PrefixTree(
+        upstream=upstream,
+        num_nodes=outlined.num_nodes,
+        num_tokens=outlined.num_tokens,
+        nodes=tuple(msgspec.convert(outlined.nodes, list[PrefixNode], from_attributes=True)),
     )
 
 

@@ -15,7 +15,7 @@ from engine.config import EngineConfig
 from engine.errors import EngineDied, ModelUnusable, RequestRefused
 from engine.process.client import EngineClient
 from engine.process.generation import Generation
-from engine.process.protocol import Delta, Request
+from engine.process.protocol import Delta, Outline, Request, Sharing
 from engine.process.relay import Relay
 from engine.sampling import Sampling
 
@@ -110,6 +110,22 @@ async def test_a_death_of_the_worker_is_one_for_both_and_both_come_back(shared: 
     for client in (shared.one, shared.other):
         await client.ready(timeout_s=DEADLINE_S)
         assert await text_of(client.generate(Request(prompt="abc", sampling=LONG))) == before
+        assert (await client.inspect()).restarts == 1
+
+
+async def test_the_prefix_tree_is_told_to_each_client(shared: Shared) -> None:
+    beginning = "a beginning that fills a page of its own, and a little of the next one "
+    for end in ("one", "other"):
+        sharing = Sharing(isolation="tenant:t", tags=(f"doc:{end}",))
+        await text_of(shared.one.generate(Request(prompt=beginning + end * 9, sharing=sharing)))
+    for client in (shared.one, shared.other):
+        tree = await client.outline(Outline(max_nodes=10))
+        common, *ends = tree.nodes
+        assert (common.parent, common.tags) == (None, ("doc:one", "doc:other"))
+        assert {(end.parent, end.tags) for end in ends} == {(0, ("doc:one",)), (0, ("doc:other",))}
+        assert {node.isolation for node in tree.nodes} == {"tenant:t"}
+        assert common.tokens_below == tree.num_tokens == sum(node.tokens for node in tree.nodes)
+        assert len((await client.outline(Outline(max_nodes=1))).nodes) == 1
 
 
 async def test_a_model_that_cannot_be_used_is_said_to_the_clients(tmp_path: Path) -> None:

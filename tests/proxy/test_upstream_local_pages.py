@@ -165,6 +165,26 @@ async def test_what_is_kept_is_shown_in_stats_and_metrics(proxy: Running) -> Non
         assert line in shown
 
 
+async def test_the_prefix_tree_is_shown_by_who_may_use_it_and_without_its_text(
+    proxy: Running,
+) -> None:
+    tagged = {"key": "sk-tree", "headers": {"x-cache-tags": "doc:tree"}}
+    await cached(proxy, "Planted?", **tagged)
+    url = f"{proxy.admin_url}/engine/prefix-tree"
+    got = await proxy.http.get(url, params={"upstream": "local", "nodes": 500})
+    tree = got.json()
+    assert (got.status_code, tree["upstream"]) == (200, "local")
+    mine = [node for node in tree["nodes"] if "doc:tree" in (node["tags"] or ())]
+    assert sum(node["tokens"] for node in mine) >= 96
+    assert all(node["isolation"].startswith("credential:") for node in mine)
+    assert all(node["parent"] is None or node["parent"] < n for n, node in enumerate(tree["nodes"]))
+    assert "ships" not in got.text
+    few = (await proxy.http.get(url, params={"nodes": 1})).json()
+    assert (len(few["nodes"]), few["num_tokens"]) == (1, tree["num_tokens"])
+    wrong = await proxy.http.get(url, params={"upstream": "nobody"})
+    assert (wrong.status_code, wrong.json()["error"]["param"]) == (404, "upstream")
+
+
 async def test_an_engine_killed_under_load_fails_what_was_in_flight_and_comes_back_with_its_pages(
     proxy: Running,
 ) -> None:
@@ -194,6 +214,8 @@ async def test_an_engine_killed_under_load_fails_what_was_in_flight_and_comes_ba
         await streamed  # never a clean end
     assert await cached(proxy, "Again?", key=key) > 0, "from disk"
     assert (await local.figures())["restored_tokens"] > 0
+    shown = (await proxy.http.get(f"{proxy.admin_url}/metrics")).text
+    assert 'rejoinder_engine_restarts{kind="all",upstream="local"} 1.0' in shown
 
 
 async def test_a_client_that_leaves_a_plain_request_frees_its_pages(proxy: Running) -> None:
