@@ -12,6 +12,7 @@ from proxy.asgi import Receive, Scope
 from proxy.call import Headers, Surface
 from proxy.deciding import Decider
 from proxy.observing.timing import Timing
+from proxy.passing import Passing
 from proxy.question import Question
 from proxy.quotas import Quotas
 from proxy.receiving import Receiver, read_body
@@ -27,7 +28,7 @@ _OBJECTS_BYTES = 4096
 
 
 class _Known(msgspec.Struct, frozen=True, kw_only=True):
-    """What is remembered under one set of headers."""
+    """What is remembered under one set of headers, without those that are new each time."""
 
     identity: Identity
     questions: dict[tuple[str, bytes, bytes], Question]
@@ -43,13 +44,16 @@ class Intake:
         decider: Decider,
         *,
         quotas: Quotas,
+        passing: Passing,
         max_bytes: int,
         clock: Callable[[], float],
     ) -> None:
-        """`max_bytes`: about how much may be remembered; 0 for nothing."""
+        """`passing`: what is new in each request and decides nothing. `max_bytes`: about how much
+        may be remembered; 0 for nothing."""
         self._receiver = receiver
         self._decider = decider
         self._quotas = quotas
+        self._passing = passing
         self._max_bytes = max_bytes
         self._clock = clock
         self._known: dict[Headers, _Known] = {}
@@ -67,7 +71,8 @@ class Intake:
     ) -> Question:
         """Receive a request and decide on it. Raises ClientError, ClientLeft."""
         headers: Headers = tuple(scope["headers"])
-        known = self._known.get(headers)
+        lasting = self._lasting(headers)
+        known = self._known.get(lasting)
         identity = self._receiver.admit(headers) if known is None else known.identity
         grant = self._quotas.admit(identity.caller.tenant)
         body = await read_body(receive, headers, max_bytes=self._receiver.max_body_bytes)
@@ -77,6 +82,7 @@ class Intake:
             call = msgspec.structs.replace(
                 before.call,
                 request_id=request_id,
+                headers=headers,
                 received_at=self._clock(),
                 grant=grant,
                 timing=timing,
@@ -94,13 +100,23 @@ class Intake:
             timing=timing,
         )
         question = self._decider.decide(call)
-        self._remember(headers, identity, place, question)
+        self._remember(lasting, identity, place, question)
         return question
 
     def forget(self) -> None:
         """Drop what is remembered of requests."""
         self._known.clear()
         self._known_bytes = 0
+
+    def _lasting(self, headers: Headers) -> Headers:
+        """Those that would be the same if it were asked again. Raises ClientError where there are
+        too many and nothing else would notice."""
+        if headers in self._known:
+            return headers
+        lasting = self._passing.without(headers)
+        if lasting in self._known:
+            self._receiver.measure(headers)
+        return lasting
 
     def _remember(
         self,

@@ -32,14 +32,18 @@ class Receiver:
     def admit(self, headers: Headers) -> Identity:
         """Who asks. Raises ClientError: 401 for a bad key, 431 for too many headers, 508 for a
         request that has been here before."""
-        if sum(len(name) + len(value) for name, value in headers) > self._limits.headers:
-            raise ClientError(431, f"The headers exceed the limit of {self._limits.headers}.")
+        self.measure(headers)
         if is_looping(headers, via=self._via):
             text = (
                 "This request has passed through this proxy before: an upstream leads back to it."
             )
             raise ClientError(508, text, code="loop_detected", retry=False)
         return self._tenants.identify(headers)
+
+    def measure(self, headers: Headers) -> None:
+        """Raises ClientError 431 for too many headers."""
+        if sum([len(name) + len(value) for name, value in headers]) > self._limits.headers:
+            raise ClientError(431, f"The headers exceed the limit of {self._limits.headers}.")
 
     @property
     def max_body_bytes(self) -> int:

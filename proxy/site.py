@@ -31,6 +31,7 @@ from proxy.metrics import Metrics
 from proxy.observing.prices import Prices
 from proxy.observing.spending import Spending
 from proxy.outgoing import Outgoing
+from proxy.passing import Passing
 from proxy.passthrough import Passthrough
 from proxy.pipeline import Pipeline
 from proxy.quotas import Quotas
@@ -185,7 +186,12 @@ def make_site(
         quotas=quotas,
         receiver=receiver,
         intake=Intake(
-            receiver, decider, quotas=quotas, max_bytes=_INTAKE_BYTES, clock=shared.clock
+            receiver,
+            decider,
+            quotas=quotas,
+            passing=Passing(config.routes, config.policies),
+            max_bytes=_INTAKE_BYTES,
+            clock=shared.clock,
         ),
         router=router,
         pipeline=pipeline,

@@ -32,14 +32,18 @@ _NOT_FORWARDED = _HOP_BY_HOP | {*CREDENTIAL_HEADERS} | {
     b"accept-encoding", b"via",
 }  # fmt: skip
 _NOT_FORWARDED_PREFIXES = (b"x-stainless-", b"x-cache-", b"x-rejoinder-", b"proxy-")
-_NEUTRAL = frozenset({
-    b"accept", b"user-agent", b"x-request-id", b"x-client-request-id", b"x-correlation-id",
-    b"forwarded", b"traceparent", b"tracestate", b"sentry-trace", b"b3",
+OF_TRACES = frozenset({
+    b"x-request-id", b"x-client-request-id", b"x-correlation-id", b"traceparent", b"tracestate",
+    b"sentry-trace", b"b3", b"x-b3-traceid", b"x-b3-spanid", b"x-b3-parentspanid",
     b"uber-trace-id", b"newrelic", b"elastic-apm-traceparent", b"x-amzn-trace-id",
-    b"x-cloud-trace-context", b"x-forwarded-for", b"x-forwarded-proto", b"x-forwarded-protocol",
-    b"x-forwarded-scheme", b"x-forwarded-ssl", b"x-forwarded-host", b"x-forwarded-port",
-    b"x-forwarded-prefix", b"x-forwarded-server", b"x-forwarded-by",
+    b"x-cloud-trace-context", b"x-datadog-trace-id", b"x-datadog-parent-id", b"x-datadog-tags",
 })  # fmt: skip
+"""Neutral ones that are new with each request."""
+_NEUTRAL = OF_TRACES | {
+    b"accept", b"user-agent", b"forwarded", b"x-forwarded-for", b"x-forwarded-proto",
+    b"x-forwarded-protocol", b"x-forwarded-scheme", b"x-forwarded-ssl", b"x-forwarded-host",
+    b"x-forwarded-port", b"x-forwarded-prefix", b"x-forwarded-server", b"x-forwarded-by",
+}  # fmt: skip
 _NEUTRAL_PREFIXES = (b"x-b3-", b"x-datadog-", b"sec-fetch-")
 _SENTRYS_OWN = b"sentry-"
 _NOT_COUNTED = _NOT_FORWARDED | _NEUTRAL
@@ -71,7 +75,7 @@ def counted(headers: Headers) -> Headers:
         and not name.startswith(_NOT_COUNTED_PREFIXES)
         and not (name == b"content-type" and value.strip().lower() in _PLAIN_JSON)
         and not (name == b"accept-language" and value.strip() == b"*")
-        and not (name == b"baggage" and not _without_sentrys(value))
+        and not is_sentrys_own(name, value)
     ]
     if not found:
         return ()
@@ -136,6 +140,11 @@ def pseudonym(secret: bytes) -> bytes:
 def is_looping(headers: Headers, *, via: bytes) -> bool:
     """Whether the request has been here before (RFC 9110, section 7.6.3)."""
     return any(name == b"via" and via in value for name, value in headers)
+
+
+def is_sentrys_own(name: bytes, value: bytes) -> bool:
+    """Whether it is baggage with nothing in it but what Sentry carries from trace to trace."""
+    return name == b"baggage" and not _without_sentrys(value)
 
 
 def _without_sentrys(baggage: bytes) -> bytes:

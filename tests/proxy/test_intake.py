@@ -28,12 +28,12 @@ def body(**more):
 
 
 @contextlib.asynccontextmanager
-async def intake(tmp_path, policy=""):
-    async with (
-        serving(good) as upstream,
-        running(CONFIG.format(upstream=upstream.url, options="", policy=policy), tmp_path) as p,
-    ):
-        yield p.proxy._port.site.intake
+async def intake(tmp_path, policy="", match=""):
+    async with serving(good) as upstream:
+        text = CONFIG.format(upstream=upstream.url, options="", policy=policy)
+        text = text.replace('{model: "uncached"}', f'{{model: "uncached"{match}}}')
+        async with running(text, tmp_path) as p:
+            yield p.proxy._port.site.intake
 
 
 async def decided(desk, its_body, *headers, query=b"", key=b"sk-one", request_id="r1"):
@@ -76,6 +76,51 @@ async def test_whatever_may_change_the_answer_is_decided_anew(tmp_path, other):
         headers = [other.pop("header")] if "header" in other else []
         second = await decided(desk, other.pop("its_body", body()), *headers, **other)
     assert second.key != first.key
+
+
+TRACES = [
+    (b"traceparent", b"00-%032x-%016x-01"),
+    (b"x-amzn-trace-id", b"Root=1-%x-%x"),
+    (b"baggage", b"sentry-trace_id=%x,sentry-sampled=%x"),
+]
+
+
+@pytest.mark.parametrize(("name", "form"), TRACES, ids=["w3c", "amazon", "sentry"])
+async def test_what_is_new_in_each_trace_is_no_reason_to_decide_anew(tmp_path, name, form):
+    async with intake(tmp_path) as desk:
+        first = await decided(desk, body(), (name, form % (1, 1)))
+        again = await decided(desk, body(), (name, form % (2, 2)))
+        without = await decided(desk, body())
+    assert again.fingerprint is without.fingerprint is first.fingerprint
+    assert (name, form % (2, 2)) in again.call.headers  # forwarded as it came
+    assert len(without.call.headers) == 1
+
+
+@pytest.mark.parametrize("where", ["match", "policy"])
+async def test_a_trace_that_a_rule_looks_at_is_decided_by(tmp_path, where):
+    more = {
+        "match": {"match": ', header: {Traceparent: "*"}'},
+        "policy": {"policy": ", tags: [{header: Traceparent}]"},
+    }
+    async with intake(tmp_path, **more[where]) as desk:
+        first = await decided(desk, body(), (b"traceparent", b"one"))
+        second = await decided(desk, body(), (b"traceparent", b"two"))
+    assert second.fingerprint is not first.fingerprint
+    assert first.tags == (("one",) if where == "policy" else ())
+
+
+async def test_baggage_of_others_than_sentry_is_decided_by(tmp_path):
+    async with intake(tmp_path) as desk:
+        first = await decided(desk, body(), (b"baggage", b"user=1,sentry-a=1"))
+        second = await decided(desk, body(), (b"baggage", b"user=2,sentry-a=1"))
+    assert second.key != first.key
+
+
+async def test_a_known_request_with_too_long_a_trace_is_refused(tmp_path):
+    async with intake(tmp_path) as desk:
+        await decided(desk, body())
+        with pytest.raises(ClientError, match="headers exceed"):
+            await decided(desk, body(), (b"tracestate", b"x" * 2**16))
 
 
 async def test_a_refused_request_is_refused_again(tmp_path):
