@@ -4,12 +4,14 @@
 
 `hit` sends one body over and over; `miss` makes each body unique. Prints one line of JSON:
 requests per second, p50 and p99 of the whole answer and of its first byte, in milliseconds, and how
-many answers were not a 200. `--path` and `--model` fit other servers.
+many answers were not a 200. `--path` and `--model` fit other servers. `--traced`: each request has
+the `traceparent` of a trace of its own.
 """
 
 import argparse
 import asyncio
 import json
+import secrets
 import time
 
 import uvloop
@@ -18,9 +20,10 @@ import uvloop
 class Connection:
     """One keep-alive connection; one request at a time."""
 
-    def __init__(self, port: int, path: str) -> None:
+    def __init__(self, port: int, path: str, *, traced: bool) -> None:
         self._port = port
         self._path = path
+        self._traced = traced
 
     async def open(self) -> None:
         self._reader, self._writer = await asyncio.open_connection(
@@ -29,9 +32,12 @@ class Connection:
 
     async def ask(self, body: bytes) -> tuple[bool, float, float]:
         """Send one request. Returns (was it a 200, seconds to the first byte, to the last)."""
+        trace = ""
+        if self._traced:
+            trace = f"traceparent: 00-{secrets.token_hex(16)}-{secrets.token_hex(8)}-01\r\n"
         head = (
             f"POST {self._path} HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-type: application/json\r\n"
-            f"authorization: Bearer sk-benchmark\r\ncontent-length: {len(body)}\r\n\r\n"
+            f"authorization: Bearer sk-benchmark\r\ncontent-length: {len(body)}\r\n{trace}\r\n"
         ).encode()
         started = time.perf_counter()
         self._writer.write(head + body)
@@ -70,7 +76,7 @@ async def run(arguments: argparse.Namespace) -> dict[str, float]:
         base["stream"] = True
 
     async def client() -> None:
-        connection = Connection(arguments.port, arguments.path)
+        connection = Connection(arguments.port, arguments.path, traced=arguments.traced)
         await connection.open()
         for number in numbers:
             request = dict(base)
@@ -101,6 +107,7 @@ def main() -> None:
     parser.add_argument("--in-flight", type=int, default=16)
     parser.add_argument("--kind", choices=("hit", "miss"), default="hit")
     parser.add_argument("--stream", action="store_true")
+    parser.add_argument("--traced", action="store_true")
     parser.add_argument("--path", default="/v1/chat/completions")
     parser.add_argument("--model", default="mock")
     parser.add_argument("--body-bytes", type=int, default=0, help="more text in each question")

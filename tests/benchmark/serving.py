@@ -106,6 +106,7 @@ def cases(proxy: Target, floor: Target, nginx: Target | None) -> Iterator[Case]:
     yield Case("floor, plain", floor, hit)
     yield Case("floor, 64 chunks at once", floor, (*hit, *stream))
     yield Case("exact hit, plain", proxy, hit)
+    yield Case("exact hit, plain, traced", proxy, (*hit, "--traced"))
     yield Case("exact hit, replay of 64 chunks", proxy, (*hit, *stream))
     yield Case("exact hit, plain, of a stream", proxy, (*hit, "--model", RECORDED))
     yield Case("exact hit, body of 400 KB", proxy, (*hit, "--body-bytes", "400000"), 0.25)
