@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 from collections.abc import AsyncGenerator, AsyncIterator
+from typing import Any
 
 from proxy.asgi import Scope
 from proxy.call import Headers
@@ -39,8 +40,10 @@ class Passthrough:
         upstream = self._router.route(facts).upstreams[0]
         length = tuple(pair for pair in headers if pair[0] == b"content-length")
         has_body = any(name in _LENGTH for name, _ in headers)
+        asking = asyncio.current_task()
+        assert asking is not None
         if not has_body:
-            _cancel_when_gone(client)
+            client.when_gone(asking.cancel)
         request = UpstreamRequest(
             request_id=passage.request_id,
             method=scope["method"],
@@ -48,7 +51,7 @@ class Passthrough:
             query=scope["query_string"],
             headers=(*forwarded(headers, via=self._via), *length),
             credential=identity.credential,
-            body=_body(client) if has_body else b"",
+            body=_body(client, asking) if has_body else b"",
             stream=False,
             timing=passage.timing,
         )
@@ -62,8 +65,9 @@ class Passthrough:
         )
 
 
-async def _body(client: Client) -> AsyncIterator[bytes]:
-    """The request's body as it comes in; at its end the watch for the client begins."""
+async def _body(client: Client, asking: asyncio.Task[Any]) -> AsyncIterator[bytes]:
+    """The request's body as it comes in; at its end the watch for the client begins. `asking` waits
+    for the answer: the transport may read this in a task of its own."""
     more = True
     while more:
         message = await client.receive()
@@ -72,7 +76,7 @@ async def _body(client: Client) -> AsyncIterator[bytes]:
         if message["body"]:
             yield message["body"]
         more = message["more_body"]
-    _cancel_when_gone(client)
+    client.when_gone(asking.cancel)
 
 
 async def _pieces(response: UpstreamResponse) -> AsyncGenerator[bytes, None]:
@@ -80,9 +84,3 @@ async def _pieces(response: UpstreamResponse) -> AsyncGenerator[bytes, None]:
     async with contextlib.aclosing(response.body) as pieces:
         async for piece in pieces:
             yield piece
-
-
-def _cancel_when_gone(client: Client) -> None:
-    task = asyncio.current_task()
-    assert task is not None
-    client.when_gone(task.cancel)

@@ -200,7 +200,9 @@ async def test_a_file_comes_through_from_openais_client(tmp_path):
     assert len(upstream.requests) == 1
 
 
-@pytest.mark.parametrize("when", ["before the answer", "in the middle of it", "while it uploads"])
+@pytest.mark.parametrize(
+    "when", ["before the answer", "in the middle of it", "while it uploads", "after the upload"]
+)
 async def test_a_client_that_hangs_up_closes_the_upstreams_connection(tmp_path, when):
     began = asyncio.Event()
     closed = asyncio.Event()
@@ -211,6 +213,8 @@ async def test_a_client_that_hangs_up_closes_the_upstreams_connection(tmp_path, 
                 b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n" + chunked(b"half")
             )
             await writer.drain()
+        if when == "after the upload":
+            await reader.readuntil(b"0\r\n\r\n")
         began.set()
         with contextlib.suppress(ConnectionError):
             while await reader.read(65536):
@@ -219,10 +223,11 @@ async def test_a_client_that_hangs_up_closes_the_upstreams_connection(tmp_path, 
 
     async def upload():
         yield b"half"
-        await asyncio.Event().wait()
+        if when == "while it uploads":
+            await asyncio.Event().wait()
 
     async def ask(http: httpx.AsyncClient) -> None:
-        if when == "while it uploads":
+        if "upload" in when:
             await http.post(f"{p.url}/v1/files", content=upload())
         else:
             await http.get(f"{p.url}/v1/files/f1/content")
