@@ -7,6 +7,7 @@ asked for: an exact hit would otherwise spend more time on its metrics than on i
 from collections import defaultdict
 
 from proxy.metrics import LATENCY_S, Metrics
+from proxy.observing.buckets import pour
 from proxy.observing.names import Names
 from proxy.observing.prices import Prices, cost
 from proxy.observing.saving import Saving, savings_of
@@ -29,7 +30,7 @@ class Counting:
         self._names = Names()
         self._requests: defaultdict[tuple[str, str, int], int] = defaultdict(int)
         self._reasons: defaultdict[tuple[str, str], int] = defaultdict(int)
-        self._times: dict[str, Times] = {}
+        self._times: defaultdict[str, Times] = defaultdict(Times)
         self._saved: defaultdict[tuple[str, str, str], Saved] = defaultdict(Saved)
         """By the model that had answered, the one that the request asks for, which prices may know
         better, and the policy."""
@@ -41,13 +42,11 @@ class Counting:
         answer = passage.answer
         outcome = LEFT if answer is None else word(answer.outcome)
         self._requests[passage.surface.value, outcome, passage.status] += 1
-        times = self._times.get(outcome)
-        if times is None:
-            times = self._times[outcome] = Times(LATENCY_S)
+        times = self._times[outcome]
         times.note(passage.timing, total_s=passage.total_ms / 1000)
         if answer is None or passage.first_ms is None:
             return
-        times.first_byte.observe(passage.first_ms / 1000)
+        times.first_byte.append(passage.first_ms / 1000)
         for reason in reasons_of(answer.outcome):
             self._reasons[outcome, reason] += 1
         for saving in savings_of(answer):
@@ -61,9 +60,9 @@ class Counting:
         for (outcome, reason), number in self._reasons.items():
             metrics.reasons.labels(outcome, reason).inc(number)
         for outcome, times in self._times.items():
-            times.first_byte.pour(metrics.latency.labels(outcome))
-            for phase, pending in times.phases.items():
-                pending.pour(metrics.phases.labels(outcome, phase))
+            pour(times.first_byte, metrics.latency.labels(outcome), bounds=LATENCY_S)
+            for phase, seconds in times.phases.items():
+                pour(seconds, metrics.phases.labels(outcome, phase), bounds=LATENCY_S)
         for (model, asked, policy), saved in self._saved.items():
             self._tell_saved(model, asked, policy, saved)
         for told in (self._requests, self._reasons, self._times, self._saved):

@@ -177,10 +177,12 @@ def cache_status(outcome: Outcome) -> str:
 def reasons_of(outcome: Outcome) -> tuple[str, ...]:
     """Why it was not answered from the cache; empty when it was."""
     match outcome:
+        case ExactHit() | SemanticHit() | StaleHit() | BatchHit() | Coalesced():
+            return ()
         case Miss(detail=reasons) | Bypass(reasons=reasons) | BatchMiss(reasons=reasons):
             return reasons
         case _:
-            return ()
+            assert_never(outcome)
 
 
 def entries_of(outcome: Outcome) -> tuple[Entry, ...]:

@@ -30,8 +30,8 @@ class Saving(msgspec.Struct, frozen=True):
 def savings_of(answer: Answer) -> Sequence[Saving]:
     """Of an answer that has ended; empty when it did not come from the cache."""
     match answer.outcome:
-        case ExactHit(entry=entry) | StaleHit(entry=entry) | SemanticHit(entry=entry):
-            return (_of(entry, entry.latency_ms / 1000),)
+        case ExactHit() | StaleHit() | SemanticHit() as hit:
+            return (_of(hit.entry, hit.entry.latency_ms / 1000),)
         case BatchHit(hits=hits):
             # The inputs were made side by side, so the batch saves what the slowest of them took.
             slowest_s = max(hit.entry.latency_ms for hit in hits) / 1000

@@ -1,9 +1,8 @@
 """What was counted and is not in the metrics yet."""
 
-from collections.abc import Sequence
+from collections import defaultdict
 
 from proxy.call import Usage
-from proxy.observing.buckets import Pending
 from proxy.observing.saving import Saving
 from proxy.observing.timing import Timing
 
@@ -38,25 +37,19 @@ class Saved:
 
 
 class Times:
-    """Of requests with one outcome."""
+    """Of requests with one outcome, in seconds. They are few: those since the last flush."""
 
-    __slots__ = ("_bounds", "first_byte", "phases")
+    __slots__ = ("first_byte", "phases")
 
-    def __init__(self, bounds: Sequence[float]) -> None:
-        self._bounds = bounds
-        self.first_byte = Pending(bounds)
-        self.phases: dict[str, Pending] = {}
+    def __init__(self) -> None:
+        self.first_byte: list[float] = []
+        self.phases: defaultdict[str, list[float]] = defaultdict(list)
 
     def note(self, timing: Timing, *, total_s: float) -> None:
         """One request has ended."""
+        phases = self.phases
         for one in timing.phases:
-            self._phase(one.name).observe(one.ended_s - one.began_s)
+            phases[one.name].append(one.ended_s - one.began_s)
         if timing.legs and (upstream_s := timing.upstream_s()) is not None:
-            self._phase("upstream").observe(upstream_s)
-        self._phase("total").observe(total_s)
-
-    def _phase(self, name: str) -> Pending:
-        pending = self.phases.get(name)
-        if pending is None:
-            pending = self.phases[name] = Pending(self._bounds)
-        return pending
+            phases["upstream"].append(upstream_s)
+        phases["total"].append(total_s)
