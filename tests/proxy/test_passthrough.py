@@ -239,7 +239,8 @@ async def test_a_client_that_hangs_up_closes_the_upstreams_connection(tmp_path, 
             asking.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await asking
-        await closed.wait()
+        async with asyncio.timeout(DEADLINE_S):  # long before the proxy gives up by itself
+            await closed.wait()
 
 
 async def test_an_upstream_that_dies_in_the_middle_is_no_clean_end(tmp_path):
