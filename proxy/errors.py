@@ -11,6 +11,7 @@ RejoinderError
     ├── UpstreamTimeout        a phase took too long: connect, first_byte, idle or total
     ├── UpstreamRedirect       it sends elsewhere, where nobody follows
     └── UpstreamBroken         the connection failed in the middle, or the stream ended too early
+        └── UpstreamRestarting     the engine died with the request, and will be back by itself
 """
 
 import msgspec
@@ -106,6 +107,10 @@ class UpstreamBroken(UpstreamError):
         super().__init__(message, upstream=upstream)
         self.before_first_byte = before_first_byte
         self.told = told
+
+
+class UpstreamRestarting(UpstreamBroken):
+    """The engine's process died; it is started again, so the client may ask again."""
 
 
 class ErrorDetail(msgspec.Struct, frozen=True, kw_only=True):

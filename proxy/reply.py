@@ -10,6 +10,7 @@ from proxy.errors import (
     UpstreamBusy,
     UpstreamError,
     UpstreamRedirect,
+    UpstreamRestarting,
     UpstreamStopped,
     UpstreamTimeout,
     UpstreamUnreachable,
@@ -63,12 +64,14 @@ def of_client_error(error: ClientError) -> Reply:
 
 def of_upstream_error(error: UpstreamError) -> Reply:
     """No answer to be had. Our own tries are spent, so SDKs are told not to try again; where
-    nothing was sent for want of a place, they are told to come back."""
+    nothing was sent for want of a place, or the engine comes back by itself, to come back."""
     status, code = _status_of(error)
     if isinstance(error, UpstreamBusy):
         body = error_body(str(error), kind="rate_limit_error", code=code)
         return Reply(status=status, headers=(JSON, *_COME_BACK), body=body)
     body = error_body(str(error), kind="upstream_error", code=code)
+    if isinstance(error, UpstreamRestarting):
+        return Reply(status=status, headers=(JSON, *_COME_BACK), body=body)
     again = b"true" if isinstance(error, UpstreamStopped) else b"false"
     return Reply(status=status, headers=(JSON, (b"x-should-retry", again)), body=body)
 
@@ -106,6 +109,8 @@ def _status_of(error: UpstreamError) -> tuple[int, str]:
         return 429, "upstream_busy"
     if isinstance(error, UpstreamStopped):
         return 503, "shutting_down"
+    if isinstance(error, UpstreamRestarting):
+        return 503, "engine_restarting"
     if isinstance(error, UpstreamUnreachable):
         return 503, "upstream_unreachable"
     if isinstance(error, UpstreamRedirect):

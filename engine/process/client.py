@@ -5,7 +5,7 @@ import contextlib
 import itertools
 import logging
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TypeVar, assert_never
 
 import msgspec
@@ -112,15 +112,17 @@ class EngineClient:
         while self._ready is not None:
             await self._changed.wait()
 
-    def generate(self, request: Request) -> Generation:
-        """Sends the request. Raises EngineDown unless `ready`."""
+    def generate(self, *requests: Request) -> Generation:
+        """Sends them as one, whose choices follow one another. Raises EngineDown unless `ready`."""
         worker = self._running()
-        request_id = next(self._request_ids)
+        sent = {next(self._request_ids): request for request in requests}
         generation = Generation(
-            num_choices=request.num_choices, on_close=lambda: self._forget(request_id)
+            {request_id: request.num_choices for request_id, request in sent.items()},
+            on_close=lambda: self._forget(sent),
         )
-        worker.write(Generate(request_id=request_id, request=request))
-        self._generations[request_id] = generation  # not before: what cannot be written raises
+        for request_id, request in sent.items():
+            worker.write(Generate(request_id=request_id, request=request))
+            self._generations[request_id] = generation  # not before: what cannot be written raises
         return generation
 
     async def inspect(self) -> Occupancy:
@@ -247,14 +249,15 @@ class EngineClient:
             case _:
                 assert_never(message)
 
-    def _forget(self, request_id: int) -> None:
-        """The consumer is done with it, or has had enough of it."""
-        generation = self._generations.pop(request_id, None)
-        if generation is not None and not generation.done and self._worker is not None:
-            self._worker.write(Abort(request_id=request_id))
+    def _forget(self, request_ids: Iterable[int]) -> None:
+        """The consumer is done with them, or has had enough of them."""
+        for request_id in request_ids:
+            generation = self._generations.pop(request_id, None)
+            if generation is not None and not generation.done and self._worker is not None:
+                self._worker.write(Abort(request_id=request_id))
 
     def _fail_all(self, error: EngineDied) -> None:
-        for generation in self._generations.values():
+        for generation in set(self._generations.values()):
             generation.fail(error)
         self._generations.clear()
         _give_up(self._inspections, error)

@@ -1,8 +1,11 @@
-"""One request in flight, from the client's side."""
+"""Requests in flight that are answered as one, from the client's side."""
 
 import asyncio
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Mapping
 from typing import Self
+
+import msgspec
 
 from engine.errors import EngineDown, EngineError, RequestRefused
 from engine.process.protocol import Delta, Failed, Finished, Started
@@ -14,24 +17,38 @@ class Generation:
     """First await `started`, then iterate: `Delta` and `Finished` of all choices as they come; it
     ends after the last choice. Both raise RequestRefused, EngineDown or EngineDied.
 
-    `aclose` before the end aborts the request in the engine; so does leaving `async with`.
+    `aclose` before the end aborts the requests in the engine; so does leaving `async with`.
     """
 
-    def __init__(self, *, num_choices: int, on_close: Callable[[], None]) -> None:
+    def __init__(self, num_choices: Mapping[int, int], *, on_close: Callable[[], None]) -> None:
+        """`num_choices` by the requests' ids, in their order. Choices are numbered through."""
         self._events: asyncio.Queue[Started | Event | EngineError] = asyncio.Queue()
-        self._open_choices = num_choices
+        self._early: deque[Event] = deque()
+        self._num_requests = len(num_choices)
+        self._firsts: dict[int, int] = {}
+        self._open_choices = 0
+        for request_id, number in num_choices.items():
+            self._firsts[request_id] = self._open_choices
+            self._open_choices += number
         self._on_close = on_close
         self._closed = False
 
-    async def started(self) -> Started:
-        """The request was admitted. Cancelled or failed, it closes the generation."""
+    async def started(self) -> int:
+        """All requests were admitted: the tokens of their prompts together. Cancelled or failed, it
+        closes the generation."""
+        prompt_tokens = num_started = 0
         try:
-            event = await self._next()
+            while num_started < self._num_requests:
+                event = await self._next()
+                if isinstance(event, Started):
+                    num_started += 1
+                    prompt_tokens += event.prompt_tokens
+                else:
+                    self._early.append(event)
         except BaseException:
             await self.aclose()
             raise
-        assert isinstance(event, Started), event
-        return event
+        return prompt_tokens
 
     def __aiter__(self) -> Self:
         return self
@@ -40,7 +57,7 @@ class Generation:
         if self._closed or self._open_choices == 0:
             await self.aclose()
             raise StopAsyncIteration
-        event = await self._next()
+        event = self._early.popleft() if self._early else await self._next()
         assert not isinstance(event, Started), event
         if isinstance(event, Finished):
             self._open_choices -= 1
@@ -70,8 +87,10 @@ class Generation:
         if isinstance(event, Failed):
             refused = RequestRefused(event.message, param=event.param, code=event.code)
             self._events.put_nowait(refused)
-        else:
+        elif isinstance(event, Started) or not (first := self._firsts[event.request_id]):
             self._events.put_nowait(event)
+        else:
+            self._events.put_nowait(msgspec.structs.replace(event, index=first + event.index))
 
     def fail(self, error: EngineDown) -> None:
         """The process is gone."""

@@ -31,6 +31,7 @@ from engine.process.protocol import (
     Outline,
     Profile,
     Purge,
+    Started,
     ToWorker,
     Unusable,
     frame,
@@ -186,8 +187,8 @@ class _Client:
         """The worker counts the requests of all clients: ids are put back on the way."""
         try:
             async with generation:
-                started = await generation.started()
-                self.write(msgspec.structs.replace(started, request_id=request_id))
+                prompt_tokens = await generation.started()
+                self.write(Started(request_id=request_id, prompt_tokens=prompt_tokens))
                 async for event in generation:
                     self.write(msgspec.structs.replace(event, request_id=request_id))
         except RequestRefused as error:

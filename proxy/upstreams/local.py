@@ -14,13 +14,14 @@ import msgspec
 from engine.errors import EngineDown, ModelUnusable, RequestRefused
 from engine.process.client import EngineClient
 from engine.process.generation import Generation
-from engine.process.protocol import Outline, Profile, Sharing, Started
+from engine.process.protocol import Outline, Profile, Sharing
 from engine.sources.weights import locate
 from engine.text.toolformat import HERMES
 from proxy.errors import (
     ClientError,
     ConfigError,
     UpstreamBroken,
+    UpstreamRestarting,
     UpstreamUnreachable,
     error_body,
 )
@@ -34,7 +35,7 @@ from proxy.upstreams.base import (
     UpstreamRequest,
     UpstreamResponse,
 )
-from proxy.upstreams.local_ask import chat_request, completion_request, response_request
+from proxy.upstreams.local_ask import chat_request, completion_requests, response_request
 from proxy.upstreams.local_calls import Reader, reader
 from proxy.upstreams.local_chat import ChatForm
 from proxy.upstreams.local_completion import CompletionForm
@@ -158,13 +159,12 @@ class LocalUpstream:
         try:
             ask = self._ask(request.method, request.path, await _whole(request.body))
             sharing = await sharing_of(request.provenance(), self._look, model=self._model_id)
-            generation = await self._admitted(ask, sharing)
-            started = await self._started(ask, generation)
+            generation, prompt_tokens = await self._admitted(ask, sharing)
             if ask.stream:
-                events = self._guarded(streamed(ask, generation, started), ask)
+                events = self._guarded(streamed(ask, generation, prompt_tokens), ask)
                 return self._response(200, _STREAM, _Body(events, generation))
             async with generation:
-                pieces = self._guarded(plain(ask, generation, started), ask)
+                pieces = self._guarded(plain(ask, generation, prompt_tokens), ask)
                 body = b"".join([piece async for piece in pieces])
         except ClientError as error:
             return self._response(error.status, _JSON, _once(_told(error)))
@@ -188,7 +188,7 @@ class LocalUpstream:
             model=self._model_id, created=int(time.time()), reader=self._reader(chat.tooling)
         )
         return Ask(
-            request=chat_request(chat),
+            requests=(chat_request(chat),),
             form=form,
             prompt_field="messages",
             stream=bool(chat.stream),
@@ -198,7 +198,7 @@ class LocalUpstream:
     def _completion_ask(self, body: bytes) -> Ask:
         completion = decode_completion(body)
         return Ask(
-            request=completion_request(completion),
+            requests=completion_requests(completion),
             form=CompletionForm(model=self._model_id, created=int(time.time())),
             prompt_field="prompt",
             stream=bool(completion.stream),
@@ -213,7 +213,7 @@ class LocalUpstream:
             reader=self._reader(response.tooling),
         )
         return Ask(
-            request=response_request(response),
+            requests=(response_request(response),),
             form=form,
             prompt_field="input",
             stream=bool(response.stream),
@@ -224,22 +224,32 @@ class LocalUpstream:
         # The format is that of the model that answers: not known before it has been admitted there.
         return (lambda: reader(self._tool_format, tooling)) if tooling.offered else None
 
-    async def _admitted(self, ask: Ask, sharing: Sharing) -> Generation:
+    async def _admitted(self, ask: Ask, sharing: Sharing) -> tuple[Generation, int]:
+        """Begun, and the tokens of its prompts. Raises UpstreamError, ClientError."""
+        try:
+            return await self._begun(ask, sharing)
+        except UpstreamRestarting:
+            # Once more when it is back, and no oftener: the request may be what ends it.
+            return await self._begun(ask, sharing)
+
+    async def _begun(self, ask: Ask, sharing: Sharing) -> tuple[Generation, int]:
+        generation = await self._sent(ask, sharing)
+        try:
+            return generation, await generation.started()
+        except RequestRefused as error:
+            raise _refused(error, ask, param=error.param or ask.prompt_field) from error
+        except EngineDown as error:
+            raise self._restarting(error, before_first_byte=True) from error
+
+    async def _sent(self, ask: Ask, sharing: Sharing) -> Generation:
         """Waits for the model. Raises UpstreamUnreachable."""
         try:
             ready = await self._client.ready(timeout_s=self._first_byte_s)
             self._tool_format = ready.tool_format
-            return self._client.generate(msgspec.structs.replace(ask.request, sharing=sharing))
+            requests = (msgspec.structs.replace(one, sharing=sharing) for one in ask.requests)
+            return self._client.generate(*requests)
         except (EngineDown, ModelUnusable) as error:
             raise UpstreamUnreachable(str(error), upstream=self.name) from error
-
-    async def _started(self, ask: Ask, generation: Generation) -> Started:
-        try:
-            return await generation.started()
-        except RequestRefused as error:
-            raise _refused(error, ask, param=error.param or ask.prompt_field) from error
-        except EngineDown as error:
-            raise self._broken(error, before_first_byte=True) from error
 
     async def _guarded(
         self, pieces: AsyncGenerator[bytes, None], ask: Ask
@@ -255,16 +265,17 @@ class LocalUpstream:
         except RequestRefused as error:  # its grammar gave out on the way
             if not before_first_byte:
                 raise UpstreamBroken(error.message, upstream=self.name) from error
-            constraint = ask.request.constraint
+            constraint = ask.requests[0].constraint
             refused = _refused(error, ask, param=constraint.param if constraint else "messages")
             if not ask.stream:
                 raise refused from error
             yield b"data: " + _told(refused) + b"\n\n"
         except EngineDown as error:
-            raise self._broken(error, before_first_byte=before_first_byte) from error
+            raise self._restarting(error, before_first_byte=before_first_byte) from error
 
-    def _broken(self, error: EngineDown, *, before_first_byte: bool) -> UpstreamBroken:
-        return UpstreamBroken(str(error), upstream=self.name, before_first_byte=before_first_byte)
+    def _restarting(self, error: EngineDown, *, before_first_byte: bool) -> UpstreamRestarting:
+        text = str(error)
+        return UpstreamRestarting(text, upstream=self.name, before_first_byte=before_first_byte)
 
     def _response(
         self,

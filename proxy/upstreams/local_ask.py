@@ -15,7 +15,7 @@ from proxy.upstreams.local_request import (
     CompletionBody,
     SamplingBody,
     Turn,
-    single_prompt,
+    prompts_of,
     turn_text,
 )
 from proxy.upstreams.local_response_body import ResponseBody
@@ -47,17 +47,20 @@ def chat_request(chat: ChatBody) -> Request:
     )
 
 
-def completion_request(completion: CompletionBody) -> Request:
-    """Raises ClientError for none or several prompts."""
-    prompt = single_prompt(completion)
+def completion_requests(completion: CompletionBody) -> tuple[Request, ...]:
+    """One for each prompt. Raises ClientError for none or too many."""
     max_tokens = completion.answer_tokens
-    return Request(
-        prompt=prompt if isinstance(prompt, str) else None,
-        prompt_ids=prompt if isinstance(prompt, tuple) else None,
+    alike = Request(
         echo=bool(completion.echo),
         sampling=_sampling(completion, max_tokens=max_tokens, top_logprobs=completion.logprobs),
         num_choices=completion.n or 1,
         long_context=long_context_asked(completion.long_context),
+    )
+    return tuple(
+        msgspec.structs.replace(alike, prompt=prompt)
+        if isinstance(prompt, str)
+        else msgspec.structs.replace(alike, prompt_ids=prompt)
+        for prompt in prompts_of(completion)
     )
 
 
@@ -73,6 +76,7 @@ def response_request(response: ResponseBody) -> Request:
             max_tokens=response.max_output_tokens,
             top_logprobs=response.wanted_logprobs,
         ),
+        long_context=long_context_asked(response.long_context),
     )
 
 

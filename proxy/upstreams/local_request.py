@@ -23,12 +23,14 @@ from proxy.upstreams.local_tools import (
 )
 
 _MAX_STOPS = 16
+_MAX_CHOICES = 128
 _COMPLETION_MAX_TOKENS = 16
 """OpenAI's default for legacy completions."""
 
 Penalty = Annotated[float, Meta(ge=-2, le=2)]
 Tokens = Annotated[int, Meta(ge=1)]
 TokenId = Annotated[int, Meta(ge=0, lt=2**32)]
+Prompt = str | tuple[int, ...]
 Body = TypeVar("Body", "ChatBody", "CompletionBody")
 
 
@@ -160,16 +162,28 @@ def turn_text(turn: Turn, index: int) -> str:
     return turn.content or ""
 
 
-def single_prompt(completion: CompletionBody) -> str | tuple[int, ...]:
-    """The one prompt, text or token ids. Raises ClientError for none or several."""
-    prompt: Any = completion.prompt
-    if isinstance(prompt, list) and len(prompt) == 1 and not isinstance(prompt[0], int):
-        prompt = prompt[0]
-    if isinstance(prompt, str):
-        return prompt
-    if not isinstance(prompt, list) or not all(type(item) is int for item in prompt):
-        refuse("Give one prompt a request: a string or a list of token ids.", "prompt")
-    return tuple(prompt)
+def prompts_of(completion: CompletionBody) -> list[Prompt]:
+    """A text or token ids each. Raises ClientError for none, or too many choices of them all."""
+    match completion.prompt:
+        case str() as text:
+            return [text]
+        case [int(), *_] as token_ids:
+            prompts = [_prompt(token_ids)]
+        case several:
+            prompts = [_prompt(one) for one in several]
+    if not prompts:
+        refuse("There is no prompt.", "prompt")
+    if len(prompts) * (completion.n or 1) > _MAX_CHOICES:
+        refuse(f"At most {_MAX_CHOICES} choices of all prompts are possible.", "prompt")
+    return prompts
+
+
+def _prompt(written: Any) -> Prompt:
+    if isinstance(written, str):
+        return written
+    if not isinstance(written, list) or not all(type(item) is int for item in written):
+        refuse("A prompt is a string or a list of token ids; several: a list of these.", "prompt")
+    return tuple(written)
 
 
 def _part_text(part: dict[str, Any], index: int, at: int) -> str:

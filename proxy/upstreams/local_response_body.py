@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta
 
+from proxy.settings.longcontext import LongContext
 from proxy.upstreams.local_decoding import decode, refuse, refuse_unsupported
 from proxy.upstreams.local_numbers import check_numbers
 from proxy.upstreams.local_request import Tokens
@@ -92,6 +93,7 @@ class ResponseBody(msgspec.Struct, frozen=True, kw_only=True):
     parallel_tool_calls: bool | None = None
     text: TextOptions | None = None
     metadata: Json | None = None
+    long_context: LongContext | None = None
     stream: bool | None = None
     background: bool | None = None
     previous_response_id: str | None = None

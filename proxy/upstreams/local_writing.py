@@ -5,7 +5,7 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 import msgspec
 
 from engine.process.generation import Generation
-from engine.process.protocol import Delta, Finished, Request, Started, TokenChoice, TokenLogprob
+from engine.process.protocol import Delta, Finished, Request, TokenChoice, TokenLogprob
 from proxy.upstreams.local_answer import (
     AnswerForm,
     Choice,
@@ -17,25 +17,34 @@ from proxy.upstreams.local_answer import (
 
 
 class Ask(msgspec.Struct, frozen=True, kw_only=True):
-    """A request in the engine's terms, and how its answer is written."""
+    """Requests in the engine's terms, one for each prompt, and how their answer is written."""
 
-    request: Request
+    requests: tuple[Request, ...]
+    """Alike but for their prompts."""
     form: AnswerForm
     prompt_field: str
     stream: bool
     fields: Mapping[str, str] = {}
     """What the body calls a field that the engine names otherwise in an error."""
 
+    @property
+    def num_choices(self) -> int:
+        return sum(request.num_choices for request in self.requests)
+
+    @property
+    def has_logprobs(self) -> bool:
+        return self.requests[0].sampling.top_logprobs is not None
+
 
 async def streamed(
-    ask: Ask, generation: Generation, started: Started
+    ask: Ask, generation: Generation, prompt_tokens: int
 ) -> AsyncGenerator[bytes, None]:
     """Nothing before the engine's first event: an answer that fails at once can have a status."""
     async with generation:
         completion_tokens = cached_tokens = 0
         opening = [
             ask.form.frame(chunk)
-            for index in range(ask.request.num_choices)
+            for index in range(ask.num_choices)
             for chunk in ask.form.begin(index)
         ]
         async for item in generation:
@@ -51,13 +60,15 @@ async def streamed(
                     cached_tokens += item.cached_tokens
                     for chunk in ask.form.end(index, reason):
                         yield ask.form.frame(chunk)
-        last = ask.form.usage(_usage(started, completion_tokens, cached_tokens))
+        last = ask.form.usage(_usage(prompt_tokens, completion_tokens, cached_tokens))
         yield ask.form.frame(last) + ask.form.closing
 
 
-async def plain(ask: Ask, generation: Generation, started: Started) -> AsyncGenerator[bytes, None]:
+async def plain(
+    ask: Ask, generation: Generation, prompt_tokens: int
+) -> AsyncGenerator[bytes, None]:
     """One piece: the whole body."""
-    texts = [""] * ask.request.num_choices
+    texts = [""] * ask.num_choices
     logprobs: list[list[TokenDetail]] = [[] for _ in texts]
     ends: dict[int, Finished] = {}
     async for item in generation:
@@ -67,34 +78,33 @@ async def plain(ask: Ask, generation: Generation, started: Started) -> AsyncGene
                 logprobs[index] += _details(ask, item.logprobs) or ()
             case Finished(index=index):
                 ends[index] = item
-    wanted = ask.request.sampling.top_logprobs is not None
     choices = [
         Choice(
             index=index,
             text=text,
             finish_reason=ends[index].reason,
-            logprobs=logprobs[index] if wanted else None,
+            logprobs=logprobs[index] if ask.has_logprobs else None,
         )
         for index, text in enumerate(texts)
     ]
     usage = _usage(
-        started,
+        prompt_tokens,
         sum(end.completion_tokens for end in ends.values()),
         sum(end.cached_tokens for end in ends.values()),
     )
     yield msgspec.json.encode(ask.form.whole(choices, usage))
 
 
-def _usage(started: Started, completion_tokens: int, cached_tokens: int) -> Json:
+def _usage(prompt_tokens: int, completion_tokens: int, cached_tokens: int) -> Json:
     return usage_of(
-        prompt_tokens=started.prompt_tokens,
+        prompt_tokens=prompt_tokens,
         completion_tokens=completion_tokens,
         cached_tokens=cached_tokens,
     )
 
 
 def _details(ask: Ask, choices: Sequence[TokenChoice]) -> list[TokenDetail] | None:
-    if ask.request.sampling.top_logprobs is None:
+    if not ask.has_logprobs:
         return None
     return [
         TokenDetail(

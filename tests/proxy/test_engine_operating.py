@@ -98,6 +98,18 @@ async def test_a_request_may_ask_for_a_window_and_is_cached_by_it(served: Proces
         assert asked.json()["usage"]["prompt_tokens"] == whole.json()["usage"]["prompt_tokens"]
 
 
+async def test_a_response_may_ask_for_one_too(served: Process) -> None:
+    url = f"{served.url}/v1/responses"
+    asked = {"model": "test-1", "input": STORY * 2, "max_output_tokens": 16, "temperature": 0}
+    whole = await served.http.post(url, json=asked)
+    assert whole.json()["error"]["code"] == "context_length_exceeded"
+    window = {"mode": "window", "sinks": 4, "window": 64}
+    got = await served.http.post(url, json=asked | {"long_context": window})
+    assert (got.status_code, got.json()["status"]) == (200, "incomplete")
+    wrong = await served.http.post(url, json=asked | {"long_context": window | {"window": 0}})
+    assert wrong.json()["error"]["param"] == "long_context.window"
+
+
 async def test_what_no_window_can_be_is_refused(served: Process) -> None:
     got = await ask(served, long_context={"mode": "window", "window": 0})
     assert (got.status_code, got.json()["error"]["param"]) == (400, "long_context.window")

@@ -185,6 +185,28 @@ async def test_a_legacy_completion_takes_text_or_token_ids(local: LocalUpstream)
     assert chunks[-1]["choices"][0]["finish_reason"] == "length"
 
 
+async def test_several_prompts_are_answered_prompt_by_prompt(local: LocalUpstream) -> None:
+    alike = {"temperature": 0, "max_tokens": 4, "n": 2}
+    ids, text = [19556, 905], "The sky is"
+    each = []
+    for prompt in (text, ids):
+        _, data = await _send(local, alike | {"prompt": prompt}, "/completions")
+        each.append(json.loads(data))
+    for stream in (False, True):
+        body = alike | {"prompt": [text, ids], "stream": stream}
+        response, data = await _send(local, body, "/completions")
+        assert response.status == 200
+        texts = ["", "", "", ""]
+        chunks = _events(data) if stream else [json.loads(data)]
+        for choice in (choice for chunk in chunks for choice in chunk["choices"]):
+            texts[choice["index"]] += choice["text"]
+        assert texts == [choice["text"] for answer in each for choice in answer["choices"]]
+        usage = chunks[-1]["usage"]
+        for count in ("prompt_tokens", "completion_tokens"):
+            assert usage[count] == sum(answer["usage"][count] for answer in each)
+    await _idle(local)
+
+
 @pytest.mark.parametrize(
     ("change", "param"),
     [
@@ -233,7 +255,9 @@ async def test_what_cannot_be_honoured_is_refused_by_name(
         ({"logprobs": 6}, "logprobs"),
         ({"suffix": "."}, "suffix"),
         ({"best_of": 2}, "best_of"),
-        ({"prompt": ["a", "b"]}, "prompt"),
+        ({"prompt": ["a", ""]}, "prompt"),
+        ({"prompt": ["a", ["b"]]}, "prompt"),
+        ({"prompt": ["a"] * 33, "n": 4}, "prompt"),
         ({"prompt": []}, "prompt"),
         ({"prompt": ""}, "prompt"),
         ({"prompt": [True]}, "prompt"),
@@ -363,6 +387,24 @@ async def test_when_the_engine_dies_a_stream_breaks_and_the_next_request_is_serv
     assert unstreamed.value.before_first_byte
     _, body = await _send(local, CAPITAL)
     assert json.loads(body)["choices"][0]["message"]["content"].endswith("Paris.")
+
+
+async def test_a_request_that_the_engine_dies_before_beginning_with_is_sent_again(
+    local: LocalUpstream,
+) -> None:
+    await _idle(local)
+    restarts = (await local.figures())["restarts"]
+    pid = local._client.worker_pid
+    assert pid is not None
+    os.kill(pid, signal.SIGSTOP)
+    sending = asyncio.create_task(_send(local, CAPITAL))
+    while not local._client._generations:
+        await asyncio.sleep(0)
+    os.kill(pid, signal.SIGKILL)
+    response, body = await sending
+    assert response.status == 200
+    assert json.loads(body)["choices"][0]["message"]["content"].endswith("Paris.")
+    assert (await local.figures())["restarts"] == restarts + 1
 
 
 async def test_the_upstream_brings_no_heavy_import() -> None:

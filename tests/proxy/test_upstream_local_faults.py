@@ -1,12 +1,13 @@
-"""A grammar that gives out: a refusal while nothing of the answer has been sent."""
+"""An engine that fails on the way: a grammar that gives out, a request that it dies over."""
 
 import json
 
 import pytest
 
+from engine.errors import EngineDied
 from engine.process.generation import Generation
 from engine.process.protocol import Delta, Failed, Sharing, Started
-from proxy.errors import UpstreamBroken
+from proxy.errors import UpstreamBroken, UpstreamRestarting
 from proxy.settings.engine import Engine
 from proxy.upstreams.base import UpstreamRequest, UpstreamResponse
 from proxy.upstreams.local import LocalUpstream
@@ -30,10 +31,22 @@ class GivingOut(LocalUpstream):
 
     said: tuple[Delta, ...] = ()
 
-    async def _admitted(self, ask: Ask, sharing: Sharing) -> Generation:
-        generation = Generation(num_choices=ask.request.num_choices, on_close=lambda: None)
+    async def _sent(self, ask: Ask, sharing: Sharing) -> Generation:
+        generation = Generation({1: ask.num_choices}, on_close=lambda: None)
         for event in (Started(request_id=1, prompt_tokens=3), *self.said, FAULT):
             generation.feed(event)
+        return generation
+
+
+class Dying(LocalUpstream):
+    """Its worker dies over each request."""
+
+    num_sent = 0
+
+    async def _sent(self, ask: Ask, sharing: Sharing) -> Generation:
+        self.num_sent += 1
+        generation = Generation({1: 1}, on_close=lambda: None)
+        generation.fail(EngineDied("the engine process ended in the middle of the request"))
         return generation
 
 
@@ -62,3 +75,11 @@ async def test_a_stream_whose_grammar_gives_out_later_breaks() -> None:
     assert response.status == 200
     with pytest.raises(UpstreamBroken):
         [piece async for piece in response.body]
+
+
+async def test_a_request_that_ends_the_engine_is_sent_twice_and_no_oftener() -> None:
+    local = Dying("local", ENGINE)
+    with pytest.raises(UpstreamRestarting) as caught:
+        await _answer(local, "/chat/completions", stream=True)
+    assert local.num_sent == 2
+    assert caught.value.before_first_byte

@@ -208,8 +208,10 @@ async def test_an_engine_killed_under_load_fails_what_was_in_flight_and_comes_ba
     assert (hit.status_code, hit.text) == (200, before.text), "what is cached flows on"
     for task in plain:
         failed = await task
-        assert failed.status_code >= 500
-        assert failed.json()["error"]["type"] == "upstream_error"
+        assert (failed.status_code, failed.headers["retry-after"]) == (503, "1")
+        assert failed.headers["x-should-retry"] == "true", "what OpenAI's clients ask first"
+        error = failed.json()["error"]
+        assert (error["type"], error["code"]) == ("upstream_error", "engine_restarting")
     with pytest.raises(httpx.RemoteProtocolError):
         await streamed  # never a clean end
     assert await cached(proxy, "Again?", key=key) > 0, "from disk"
