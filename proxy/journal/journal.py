@@ -69,7 +69,7 @@ class Journal:
 
     async def flush(self) -> None:
         """What was noted is in the file as this returns."""
-        await self._lines.close()
+        await self._lines.flush()
 
     async def keys(self, erasure: Erasure) -> frozenset[str]:
         """Under which the answers to the requests were stored that it covers. Raises OSError."""

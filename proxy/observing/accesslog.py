@@ -30,6 +30,8 @@ class AccessLine(msgspec.Struct, frozen=True, kw_only=True):
     outcome: str
     """As in `X-Cache`; empty where the cache has no part in it."""
     reasons: tuple[str, ...]
+    not_kept: str
+    """Why the answer was not kept, in words, where the request would have allowed it."""
     similarity: float | None
     status: int
     """0 where the client left before the answer began."""
@@ -59,7 +61,7 @@ class AccessLog:
 
     async def close(self) -> None:
         """Write what is pending."""
-        await self._lines.close()
+        await self._lines.flush()
 
 
 def line_of(passage: Passage) -> AccessLine:
@@ -79,6 +81,7 @@ def line_of(passage: Passage) -> AccessLine:
         stream=seen.stream,
         outcome=seen.outcome,
         reasons=seen.reasons,
+        not_kept=seen.not_kept,
         similarity=seen.similarity,
         status=passage.status,
         ended=passage.ended,

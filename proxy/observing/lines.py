@@ -40,7 +40,9 @@ class Lines:
         self._max_pending_bytes = max_pending_bytes
         self._pending: list[bytes] = []
         self._num_bytes = 0
-        self._writing: asyncio.Task[None] | None = None
+        self._pacing: asyncio.Task[None] | None = None
+        self._in_order = asyncio.Lock()
+        """Held while a handful is on its way, so that none overtakes it."""
         self._failed = False
 
     def append(self, line: bytes) -> None:
@@ -50,29 +52,29 @@ class Lines:
             return
         self._pending.append(line)
         self._num_bytes += len(line)
-        if self._writing is None:
-            self._writing = asyncio.create_task(self._write_all())
+        if self._pacing is None or self._pacing.done():
+            self._pacing = asyncio.create_task(self._write_all())
 
-    async def close(self) -> None:
-        """Write what is pending."""
-        if self._writing is not None:
-            self._writing.cancel()
-            await asyncio.wait({self._writing})
-        await self._write_pending()
+    async def flush(self) -> None:
+        """What was appended before is in the file, or lost, as this returns."""
+        if self._pacing is not None:
+            self._pacing.cancel()
+            await asyncio.wait({self._pacing})
+        await asyncio.shield(self._write_pending())
 
     async def _write_all(self) -> None:
         """Until nothing is pending."""
-        try:
-            while self._pending:
-                await asyncio.sleep(_EVERY_S)
-                await asyncio.shield(self._write_pending())
-        finally:
-            self._writing = None
+        while self._pending:
+            await asyncio.sleep(_EVERY_S)
+            await asyncio.shield(self._write_pending())
 
     async def _write_pending(self) -> None:
-        lines, self._pending, self._num_bytes = self._pending, [], 0
-        if not lines:
-            return
+        async with self._in_order:
+            lines, self._pending, self._num_bytes = self._pending, [], 0
+            if lines:
+                await self._write(lines)
+
+    async def _write(self, lines: Sequence[bytes]) -> None:
         try:
             await asyncio.to_thread(_write, self._path, lines)
         except OSError as error:

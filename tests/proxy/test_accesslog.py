@@ -1,14 +1,10 @@
-"""The access log of a proxy on real sockets, and the lines of a file."""
+"""The access log of a proxy on real sockets."""
 
 import asyncio
 import json
-import os
 
-import pytest
 from misbehaving import plain, serving
 from running import CONFIG, good, running
-
-from proxy.observing.lines import Lines
 
 SECRET = "sk-very-secret"
 WORDS = "What nobody may read in a log?"
@@ -89,40 +85,3 @@ async def test_a_log_that_cannot_be_written_costs_lines_and_no_answers(tmp_path)
         lost = "rejoinder_access_log_lost_total 1.0"
         while lost not in (await p.http.get(f"{p.admin_url}/metrics")).text:
             await asyncio.sleep(0.01)
-
-
-async def test_lines_beyond_the_bound_are_lost_and_counted(tmp_path):
-    lost = []
-    lines = Lines(str(tmp_path / "log"), lost=lost.append, max_pending_bytes=30)
-    for number in range(5):
-        lines.append(b"line %d....\n" % number)  # 12 bytes
-    await lines.close()
-    assert (tmp_path / "log").read_bytes() == b"line 0....\nline 1....\n"
-    assert sum(lost) == 3
-
-
-async def test_a_failure_is_logged_once_until_it_is_over(tmp_path, caplog):
-    path = tmp_path / "taken" / "log"
-    path.parent.touch()
-    lines = Lines(str(path), lost=lambda _: None)
-    for _ in range(3):
-        lines.append(b"a\n")
-        await lines._write_pending()
-    path.parent.unlink()
-    lines.append(b"b\n")
-    await lines.close()
-    assert path.read_bytes() == b"b\n"
-    assert len(caplog.records) == 1
-
-
-async def test_lines_on_a_pipe_are_written_whole(tmp_path, monkeypatch):
-    reading, writing = os.pipe()
-    monkeypatch.setattr("proxy.observing.lines._STDOUT", writing)
-    lines = Lines(None, lost=lambda _: pytest.fail("lost"))
-    sent = [b"%d" % number * 500 + b"\n" for number in range(20)]
-    for line in sent:
-        lines.append(line)
-    await lines.close()
-    os.close(writing)
-    with os.fdopen(reading, "rb") as pipe:
-        assert pipe.readlines() == sent

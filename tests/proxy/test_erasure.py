@@ -58,7 +58,7 @@ def near(key: str, prompt: str) -> Near:
 async def test_a_log_in_a_folder_that_is_not_there_makes_it(tmp_path):
     lines = Lines(str(tmp_path / "a" / "log"), lost=lost)
     lines.append(b"one\n")
-    await lines.close()
+    await lines.flush()
     assert (tmp_path / "a" / "log").read_bytes() == b"one\n"
     assert Files(str(tmp_path / "b" / "log"), max_bytes=10).rewrite(erase_all) == 0
 
@@ -73,7 +73,7 @@ async def test_a_line_after_half_a_line_begins_anew_and_the_half_goes_with_an_er
     path.write_bytes(whole[:40])
     lines = Lines(str(path), lost=lost)
     lines.append(whole + b"\n")
-    await lines.close()
+    await lines.flush()
     assert path.read_bytes() == whole[:40] + b"\n" + whole + b"\n"
     await Journal(record(path), lost=lost).erase(Erasure(tenant="acme"))
     assert list(Files(str(path), max_bytes=10**6).lines()) == [whole]
