@@ -86,22 +86,22 @@ class Cache:
         other.semantic, other.learned = self.semantic, self.learned
         return other
 
-    async def keep(self, entry: Entry) -> bool:
-        """Store and index a finished answer. False when it was not kept."""
+    async def keep(self, entry: Entry) -> NotStored | None:
+        """Store and index a finished answer. None: it is stored."""
         try:
             kept = await self._store.put(entry)
         except StoreFault as fault:
             self._fault("store", fault)
-            return False
+            return NotStored(reason="store_fault")
         match kept:
             case Stored(evicted=evicted):
                 self.semantic.add(entry)
                 self._metrics.evictions.inc(evicted)
                 self._metrics.recordings.labels("stored").inc()
-                return True
+                return None
             case NotStored(reason=reason):
                 self._metrics.recordings.labels(reason).inc()
-                return False
+                return kept
 
     @property
     def embedder(self) -> str:

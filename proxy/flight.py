@@ -63,11 +63,13 @@ class Ending(msgspec.Struct, frozen=True, kw_only=True):
     payload: Payload | None = None
     """The recorded answer, when it was complete."""
     usage: Usage = Usage()
-    """As the upstream counted it; zeros where it did not, or the answer was not recorded."""
+    """As the upstream counted it; zeros where it did not."""
     parts: Mapping[str, Part] = {}
     """Of embeddings: what was made, by the key of its input."""
     error: UpstreamError | None = None
     stored: bool = False
+    not_kept: str = ""
+    """Why it is not stored, in words, where the request would have allowed it."""
 
 
 class Flight:

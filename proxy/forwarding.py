@@ -9,10 +9,11 @@ import msgspec
 
 from index.entry import Snapshot
 from proxy import large
-from proxy.answer.grammar import DONE_FRAME, Discarded, Frame
+from proxy.answer.grammar import DONE_FRAME, Frame
 from proxy.answer.payload import Payload
 from proxy.answer.recording import Complete, Recording, StreamRecorder, record_plain
 from proxy.answer.replay import Unreplayable, plain
+from proxy.call import Usage
 from proxy.errors import UpstreamBroken, UpstreamError
 from proxy.flight import Ending, Flight, Head
 from proxy.flights import Flights
@@ -129,8 +130,7 @@ class Forwarder:
             question.call.grant.release()
         beginning = await large.read(body, max_entry_bytes=question.max_entry_bytes)
         if not beginning.is_whole:
-            discarded = Discarded(reason="too large to be held")
-            await self._keeper.keep(question, found, response, discarded)
+            await self._keeper.keep(question, found, response, large.TOO_LARGE)
             await large.pour(flight, head, beginning, body)
             return
         whole = b"".join(beginning.pieces)
@@ -142,9 +142,9 @@ class Forwarder:
             max_bytes=question.max_entry_bytes,
             num_choices=num_choices(question.call),
         )
-        stored = await self._keeper.keep(question, found, response, recording)
+        ending = await self._concluded(question, found, response, recording)
         flight.begin(head)
-        flight.end(_ending(recording, body=whole, stored=stored))
+        flight.end(msgspec.structs.replace(ending, body=whole))
 
     async def _stream(
         self,
@@ -179,20 +179,27 @@ class Forwarder:
                 raise
         last += recorder.end()
         recording = recorder.finish()
-        stored = await self._keeper.keep(question, found, response, recording)
+        ending = await self._concluded(question, found, response, recording)
         if recorder.told_error or not recorder.done:
             # Never a clean end: not even where the server ends what it broke as if all were well.
             flight.append([frame for frame in last if frame.data != DONE_FRAME])
-            flight.end(Ending(error=_broken(recorder, response)))
+            flight.end(msgspec.structs.replace(ending, error=_broken(recorder, response)))
             return
         flight.append(last)
-        flight.end(_ending(recording, body=None, stored=stored))
+        flight.end(ending)
 
-
-def _ending(recording: Recording, *, body: bytes | None, stored: bool) -> Ending:
-    if not isinstance(recording, Complete):
-        return Ending(body=body, stored=stored)
-    return Ending(body=body, payload=recording.payload, usage=recording.usage, stored=stored)
+    async def _concluded(
+        self, question: Question, found: Found, response: UpstreamResponse, recording: Recording
+    ) -> Ending:
+        """The answer has come to its end: it is paid for, and kept where nothing forbids it."""
+        self._keeper.settle(question, recording.bill, upstream=response.upstream)
+        not_kept = await self._keeper.keep(question, found, response, recording)
+        return Ending(
+            payload=recording.payload if isinstance(recording, Complete) else None,
+            usage=recording.bill.counted or Usage(),
+            stored=not_kept is None,
+            not_kept="" if not_kept is None else not_kept.reason,
+        )
 
 
 def _give(flight: Flight, payload: Payload) -> bool:

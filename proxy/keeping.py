@@ -8,10 +8,12 @@ from collections.abc import Callable, Collection, Mapping
 import msgspec
 
 from index.entry import Entry
+from index.store import NotStored
 from index.tags import model_tag, union
 from proxy.answer import payload as payloads
 from proxy.answer.control import Control, control_of
 from proxy.answer.freshness import lifetimes
+from proxy.answer.grammar import Bill
 from proxy.answer.recording import Complete, Recording
 from proxy.cache import Cache
 from proxy.call import Headers
@@ -27,10 +29,17 @@ log = logging.getLogger("rejoinder.keep")
 
 _PATIENCE_S = 1.0
 """How long an answer waits to be stored before it goes out all the same."""
+_STORES_WORDS = {
+    "generation": "the store lost its purges meanwhile",
+    "purged": "one of its tags was purged while it was made",
+    "store_fault": "the store failed",
+    "too_large": "larger than the store takes",
+}
 
 
 class NotKept(msgspec.Struct, frozen=True, kw_only=True):
-    """Why an answer is not kept: in a word for the metrics, and in words."""
+    """Why an answer is not kept: in a word for the metrics, and in words; no words where its
+    request had not asked for that."""
 
     word: str
     reason: str
@@ -56,28 +65,40 @@ class Keeper:
         self._metrics = metrics
         self._spending = spending
         self._clock = clock
-        self._pending: set[asyncio.Task[bool]] = set()
+        self._pending: set[asyncio.Task[NotStored | None]] = set()
 
     async def keep(
         self, question: Question, found: Found, response: UpstreamResponse, recording: Recording
-    ) -> bool:
-        """True when the entry is stored as this returns. A slow store is not waited for long: the
+    ) -> NotKept | None:
+        """None when the entry is stored as this returns. A slow store is not waited for long: the
         write then goes on by itself."""
-        if isinstance(recording, Complete):
-            self._spending.note(recording, upstream=response.upstream, route=question.route)
-            _charge(question, recording)
         if not question.eligibility.write or found.snapshot is None:
-            return False
+            return NotKept(word="bypass", reason="")
         entry = self.judge(question, found, response, recording)
         if isinstance(entry, NotKept):
             self._metrics.recordings.labels(entry.word).inc()
             log.debug("%s: not kept: %s", question.call.request_id, entry.reason)
-            return False
+            return entry
         writing = asyncio.ensure_future(self._cache.keep(entry))
         self._pending.add(writing)
         writing.add_done_callback(self._pending.discard)
         done, _ = await asyncio.wait({writing}, timeout=_PATIENCE_S)
-        return bool(done) and writing.result()
+        if not done:
+            return NotKept(word="slow", reason="the store is slow: it is written later")
+        refused = writing.result()
+        if refused is None:
+            return None
+        word = refused.reason
+        return NotKept(word=word, reason=_STORES_WORDS.get(word, word))
+
+    def settle(self, question: Question, bill: Bill, *, upstream: str) -> None:
+        """An upstream has answered: its count is noted and charged, whether the answer is kept or
+        not. Where it did not count, the tenant pays what was guessed."""
+        self._spending.note(
+            bill, surface=question.call.surface, upstream=upstream, route=question.route
+        )
+        if bill.counted is not None:
+            question.call.grant.charge(bill.counted.input_tokens + bill.counted.output_tokens)
 
     def judge(
         self, question: Question, found: Found, response: UpstreamResponse, recording: Recording
@@ -167,13 +188,6 @@ class Keeper:
             embedder=found.embedder if by_meaning else "",
             embedding=found.embedding if by_meaning else b"",
         )
-
-
-def _charge(question: Question, recording: Complete) -> None:
-    """Where the upstream did not count, the tenant pays what was guessed."""
-    if recording.payload.usage_known:
-        usage = recording.usage
-        question.call.grant.charge(usage.input_tokens + usage.output_tokens)
 
 
 def _barred(control: Control, varied: Headers | None) -> str:

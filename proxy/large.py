@@ -8,9 +8,12 @@ from collections.abc import AsyncGenerator, AsyncIterator
 
 import msgspec
 
-from proxy.answer.grammar import Frame, FrameKind
+from proxy.answer.grammar import Discarded, Frame, FrameKind
 from proxy.flight import Ending, Flight, Head, Listener
 from proxy.upstreams.opening import MAX_WHOLE_BYTES
+
+TOO_LARGE = Discarded(reason="too large to be held")
+"""What becomes of them. What they cost is not read: the guess stands."""
 
 
 class Beginning(msgspec.Struct, frozen=True, kw_only=True):
@@ -44,7 +47,7 @@ async def pour(
         await _append(flight, beginning.pieces.popleft())
     async for piece in body:
         await _append(flight, piece)
-    flight.end(Ending())
+    flight.end(Ending(not_kept=TOO_LARGE.reason))
 
 
 async def pieces_for(listener: Listener) -> AsyncGenerator[bytes, None]:

@@ -88,7 +88,7 @@ class Metrics:
         )
         self.upstream_tokens = Counter(
             "rejoinder_upstream_tokens_total",
-            "Tokens of answers that were recorded, as the upstreams counted them. `cached` is the"
+            "Tokens of answers, kept or not, as the upstreams counted them. `cached` is the"
             " part of `input` that they took from their own prompt caches.",
             ("upstream", "kind"),
             registry=self.registry,

@@ -5,6 +5,7 @@ from typing import assert_never
 import msgspec
 
 from proxy.call import Usage
+from proxy.flight import Ending
 from proxy.outcome import (
     BatchHit,
     BatchMiss,
@@ -23,6 +24,7 @@ from proxy.passage import Ended, Passage
 from proxy.question import Question
 
 _NO_USAGE = Usage()
+_NO_ENDING = Ending()
 _LEFT = "left"
 
 
@@ -37,6 +39,8 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True):
     """As in `X-Cache`; `left` where the client hung up before there was an answer."""
     reasons: tuple[str, ...] = ()
     """Why it was not answered from the cache."""
+    not_kept: str = ""
+    """Why the answer was not kept, in words, where the request would have allowed it."""
     status: int = 0
     """0 where the client left before the answer began."""
     ended: Ended
@@ -80,7 +84,8 @@ def seen_of(passage: Passage) -> Seen:
             total_ms=passage.total_ms,
         )
     served = _served(answer.outcome)
-    usage = served.usage if answer.flight is None else _usage_of(passage)
+    ending = _NO_ENDING if answer.flight is None else answer.flight.ending or _NO_ENDING
+    usage = served.usage if answer.flight is None else ending.usage
     question = answer.question
     return Seen(
         at=passage.arrived_at,
@@ -88,6 +93,7 @@ def seen_of(passage: Passage) -> Seen:
         surface=passage.surface.value,
         outcome=word(answer.outcome),
         reasons=reasons_of(answer.outcome),
+        not_kept=ending.not_kept,
         status=answer.reply.status,
         ended=passage.ended,
         tenant="" if question is None else question.call.caller.tenant,
@@ -130,12 +136,6 @@ def _served(outcome: Outcome) -> _Served:
             return _Served()
         case _:
             assert_never(outcome)
-
-
-def _usage_of(passage: Passage) -> Usage:
-    flight = None if passage.answer is None else passage.answer.flight
-    ending = None if flight is None else flight.ending
-    return _NO_USAGE if ending is None else ending.usage
 
 
 def _policy(question: Question | None) -> str:

@@ -54,10 +54,20 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
     has_tool_calls: bool = False
 
 
+class Bill(msgspec.Struct, frozen=True, kw_only=True):
+    """What an answer cost, kept or not."""
+
+    counted: Usage | None = None
+    """None: the upstream did not count, or nobody could read it. Zeros are its own."""
+    model: str = ""
+    """As the answer names it, where that was read."""
+
+
 class Discarded(msgspec.Struct, frozen=True, kw_only=True):
     """Not to be stored, and why."""
 
     reason: str
+    bill: Bill = Bill()
 
 
 class Grammar(Protocol):
@@ -97,6 +107,21 @@ class _UsageView(msgspec.Struct):
     prompt_cache_hit_tokens: int | None = None
     cache_read_input_tokens: int | None = None
     cache_read: int | None = msgspec.field(name="cacheReadInputTokens", default=None)
+
+
+class _BillView(msgspec.Struct):
+    model: str | None = None
+    usage: msgspec.Raw = msgspec.Raw()
+
+
+def read_bill(body: bytes) -> Bill:
+    """Out of the plain answer of any surface."""
+    try:
+        view = _BILL.decode(body)
+    except READ_FAULTS:
+        return Bill()
+    counted = read_usage(view.usage) if view.usage else None
+    return Bill(counted=counted, model=view.model or "")
 
 
 def read_usage(raw: bytes | msgspec.Raw) -> Usage | None:
@@ -140,4 +165,5 @@ def as_written(number: str) -> msgspec.Raw:
 
 
 _ANY = msgspec.json.Decoder()
+_BILL = msgspec.json.Decoder(_BillView)
 _USAGE = msgspec.json.Decoder(_UsageView | None)

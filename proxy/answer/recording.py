@@ -8,12 +8,14 @@ from proxy.answer.grammar import (
     DONE_FRAME,
     READ_FAULTS,
     Answer,
+    Bill,
     Discarded,
     Frame,
     FrameKind,
     Grammar,
     is_readable,
     is_set,
+    read_bill,
     read_usage,
 )
 from proxy.answer.grammar_chunks import ChunkGrammar, judge_chunks_body
@@ -32,6 +34,11 @@ class Complete(msgspec.Struct, frozen=True, kw_only=True):
     """Zeros when the upstream did not count; `payload.usage_known` tells."""
     model: str
     finish_reasons: tuple[str, ...]
+
+    @property
+    def bill(self) -> Bill:
+        """What it cost."""
+        return Bill(counted=self.usage if self.payload.usage_known else None, model=self.model)
 
     @property
     def has_tool_calls(self) -> bool:
@@ -85,11 +92,6 @@ class StreamRecorder:
         """Nothing has come yet that forbids to keep the answer."""
         return not self._failure
 
-    @property
-    def usage(self) -> Usage | None:
-        """What the upstream has counted so far, also of an answer that will not be kept."""
-        return self._grammar.usage
-
     def feed(self, data: bytes) -> list[Frame]:
         """Frames that became whole with `data`; whatever follows the terminal event is dropped."""
         frames: list[Frame] = []
@@ -124,11 +126,11 @@ class StreamRecorder:
         self.end()
         if not self._failure and not self.done:
             self._fail("the stream has no terminal event")
-        if self._failure:
-            return Discarded(reason=self._failure)
-        answer = self._grammar.judge(self._kept)
+        answer = (
+            Discarded(reason=self._failure) if self._failure else self._grammar.judge(self._kept)
+        )
         if isinstance(answer, Discarded):
-            return answer
+            return Discarded(reason=answer.reason, bill=Bill(counted=self._grammar.usage))
         return _complete(
             answer,
             surface=self._surface,
@@ -187,13 +189,13 @@ def record_plain(
 ) -> Recording:
     """The verdict over a whole plain answer. `num_choices`: as `proxy.request.choices` gives it."""
     fault = _status_fault(status)
-    if fault:
-        return Discarded(reason=fault)
     if len(body) > max_bytes:
-        return Discarded(reason=f"larger than {max_bytes} bytes")
-    answer = _judge_plain(surface, body, num_choices=num_choices)
+        fault = fault or f"larger than {max_bytes} bytes"
+    answer = (
+        Discarded(reason=fault) if fault else _judge_plain(surface, body, num_choices=num_choices)
+    )
     if isinstance(answer, Discarded):
-        return answer
+        return Discarded(reason=answer.reason, bill=read_bill(body))
     return _complete(answer, surface=surface, headers=headers, body=body)
 
 

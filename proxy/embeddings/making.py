@@ -11,7 +11,7 @@ import msgspec
 
 from index.entry import Snapshot
 from proxy import large
-from proxy.answer.grammar import Discarded, read_usage
+from proxy.answer.grammar import Discarded, read_bill, read_usage
 from proxy.answer.payload import Payload
 from proxy.answer.recording import Complete, Recording
 from proxy.call import Surface, Usage
@@ -20,7 +20,7 @@ from proxy.embeddings.part import Part, alone, parts_of
 from proxy.errors import UpstreamBroken, UpstreamError
 from proxy.flight import Ending, Flight
 from proxy.flights import Flights
-from proxy.keeping import Keeper
+from proxy.keeping import Keeper, NotKept
 from proxy.outgoing import Outgoing, head_of
 from proxy.question import Question
 from proxy.request.headers import recorded
@@ -131,21 +131,33 @@ class Maker:
             question.call.grant.release()
         whole = b"".join(beginning.pieces)
         parts = _made(pieces, response, whole)
-        stored = await self._keep(pieces, response, parts)
+        bill = read_bill(whole)
+        self._keeper.settle(question, bill, upstream=response.upstream)
+        not_kept = await self._keep(pieces, response, parts)
+        ending = Ending(
+            body=whole,
+            parts=parts,
+            usage=bill.counted or Usage(),
+            stored=not_kept is None,
+            not_kept="" if not_kept is None else not_kept.reason,
+        )
         flight.begin(head)
-        flight.end(Ending(body=whole, parts=parts, stored=stored))
+        flight.end(ending)
 
     async def _keep(
         self, pieces: Sequence[Piece], response: UpstreamResponse, parts: Mapping[str, Part]
-    ) -> bool:
-        """True when all of it is stored."""
+    ) -> NotKept | None:
+        """None when all of it is stored."""
         made = {piece.key: piece for piece in pieces if piece.key in parts}
         keeping = []
         for key, piece in made.items():
             limit = piece.question.max_entry_bytes
             recording = _recording(parts[key], response, max_bytes=limit)
             keeping.append(self._keeper.keep(piece.question, piece.found, response, recording))
-        return bool(made) and all(await asyncio.gather(*keeping))
+        if not made:
+            return NotKept(word="discarded", reason="the answer is not one vector for each input")
+        refused = filter(None, await asyncio.gather(*keeping))
+        return next(refused, None)
 
 
 def _made(pieces: Sequence[Piece], response: UpstreamResponse, body: bytes) -> dict[str, Part]:

@@ -2,7 +2,7 @@
 
 from typing import Protocol
 
-from proxy.answer.recording import Complete
+from proxy.answer.grammar import Bill
 from proxy.call import Surface, Usage
 from proxy.metrics import Metrics
 from proxy.observing.names import Names
@@ -19,7 +19,8 @@ class Used(Protocol):
 
 
 class Spending:
-    """Counts the tokens of whole answers and, where the price table knows the model, their cost."""
+    """Counts the tokens of answers, kept or not, and, where the price table knows the model, their
+    cost."""
 
     def __init__(self, metrics: Metrics, *, prices: Prices) -> None:
         self.prices = prices
@@ -29,12 +30,14 @@ class Spending:
         self._metrics = metrics
         self._names = Names()
 
-    def note(self, recording: Complete, *, upstream: str, route: Route) -> None:
+    def note(self, bill: Bill, *, surface: Surface, upstream: str, route: Route) -> None:
         """An upstream answered, for whomever: also in the background, and for audits."""
-        usage = recording.usage
-        model = recording.model or route.model
+        usage = bill.counted
+        if usage is None:
+            return
+        model = bill.model or route.model
         self._metrics.counted(upstream, usage)
-        self.tell(recording.payload.surface, model=route.model, answered_by=model, usage=usage)
+        self.tell(surface, model=route.model, answered_by=model, usage=usage)
         price = self.prices.of(model, route.model)
         if price is not None:
             labels = self._names.label(model), route.policy_name or "", price.currency

@@ -83,7 +83,7 @@ class Pairs:
         entry = self._keeper.judge(question, found, response, recording)
         if isinstance(entry, NotKept):
             return refused(entry.reason)
-        if not await self._cache.keep(entry):
+        if await self._cache.keep(entry) is not None:
             return refused("the store did not take it: too large, purged meanwhile, or failing")
         return Fate(kind=Kind.STORED)
 

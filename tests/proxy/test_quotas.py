@@ -7,7 +7,7 @@ import openai
 import pytest
 from misbehaving import plain, serving
 from proxyprocess import serving_process
-from running import completion, good, running
+from running import BEGIN, DONE, USAGE_CHUNK, chunk, completion, good, running, wants_stream
 
 from proxy.call import UNLIMITED
 from proxy.errors import ClientError
@@ -97,6 +97,42 @@ async def test_tokens_are_those_that_the_upstream_counted(tmp_path):
     assert hit.headers["x-ratelimit-remaining-tokens"] == "92", "what the cache answers is free"
     assert streamed.status_code == 200
     assert after.headers["x-ratelimit-remaining-tokens"] == "84"
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["plain", "streamed"])
+@pytest.mark.parametrize(
+    ("directive", "finish"),
+    [("no-store", "stop"), ("max-age=60", "content_filter")],
+    ids=["nobody wants it kept", "it may not be kept"],
+)
+async def test_what_is_not_kept_costs_what_the_upstream_counted(
+    tmp_path, stream, directive, finish
+):
+    async def answer(request, writer) -> None:
+        if wants_stream(request):
+            ending = chunk({}, finish=finish) + USAGE_CHUNK + DONE
+            writer.write(BEGIN + chunk({"content": "An answer."}) + ending)
+        else:
+            writer.write(plain(completion(finish_reason=finish)))
+
+    async def ask(text: str, *, stream: bool = stream):
+        headers = {"cache-control": directive}
+        return await p.ask(text, key="sk-acme", stream=stream, headers=headers)
+
+    async with (
+        serving(answer) as upstream,
+        running(config_of(upstream.url, each="tokens_per_minute: 100"), tmp_path) as p,
+    ):
+        answers = [await ask("one"), await ask("one"), await ask("two", stream=False)]
+        metrics = (await p.http.get(f"{p.admin_url}/metrics")).text
+        seen = (await p.http.get(f"{p.admin_url}/cache/recent")).json()["requests"]
+    assert [one.status_code for one in answers] == [200] * 3
+    assert len(upstream.requests) == 3, "none was kept"
+    assert answers[-1].headers["x-ratelimit-remaining-tokens"] == "76", "8 tokens each time"
+    assert 'rejoinder_upstream_tokens_total{kind="output",upstream="main"} 9.0' in metrics
+    assert [(one["input_tokens"], one["output_tokens"]) for one in seen] == [(5, 3)] * 3
+    told = "" if directive == "no-store" else "choice 0 ended with content_filter"
+    assert {one["not_kept"] for one in seen} == {told}, "why, where it was to be kept"
 
 
 async def test_who_has_no_tokens_left_still_gets_what_is_stored(tmp_path):

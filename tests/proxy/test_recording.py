@@ -260,7 +260,7 @@ def test_usage_that_grows_along_the_stream_is_given_once_with_its_last_numbers()
     frames = [frame for data in (*stream, STOP, DONE) for frame in recorder.feed(data)]
 
     assert kinds(frames).count(FrameKind.USAGE) == 1
-    assert recorder.usage == Usage(input_tokens=5, output_tokens=2)
+    assert recorder.finish().bill.counted == Usage(input_tokens=5, output_tokens=2)
 
 
 def test_zero_usage_is_not_missing_usage() -> None:

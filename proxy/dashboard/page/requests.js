@@ -3,6 +3,7 @@
 import { ask } from "/dashboard/page/api.js";
 import { el, field, head, select, table } from "/dashboard/page/dom.js";
 import { OUTCOMES, count, milliseconds, tenantName, time } from "/dashboard/page/format.js";
+import { explainLink } from "/dashboard/page/explain.js";
 import { outcome } from "/dashboard/page/outcome.js";
 
 const LIMIT = 100;
@@ -12,6 +13,7 @@ export function requests(again) {
   const tenant = el("input", { type: "search", autocomplete: "off", placeholder: "every tenant" });
   const hold = el("button", { type: "button", "aria-pressed": "false" }, "Hold");
   const list = table({
+    view: "requests",
     caption: `The last ${LIMIT} requests, newest first`,
     empty: "No request has come in yet. Point a client's base_url at the data port, and watch it here.",
     columns: [
@@ -24,7 +26,7 @@ export function requests(again) {
       { name: "Tokens", kind: "number", of: (row) => `${count(row.input_tokens)} → ${count(row.output_tokens)}` },
       { name: "First byte", kind: "number", of: (row) => milliseconds(row.first_ms) },
       { name: "Total", kind: "number", of: (row) => milliseconds(row.total_ms) },
-      { name: "Request id", kind: "key", of: (row) => row.request_id },
+      { name: "Request id", kind: "key", of: (row) => el("a", { href: explainLink(row.request_id, row.tenant), "aria-label": `Explain ${row.request_id}` }, row.request_id) },
     ],
   });
 
@@ -57,5 +59,7 @@ export function requests(again) {
 
 function why(row) {
   if (row.outcome === "semantic") return `similarity ${row.similarity.toFixed(3)}`;
-  return (row.reasons ?? []).join(", ") || "–";
+  const reasons = [...(row.reasons ?? [])];
+  if (row.not_kept) reasons.push(`not kept: ${row.not_kept}`);
+  return reasons.join(", ") || "–";
 }
