@@ -18,6 +18,8 @@ from proxy.settings.file import Loaded, parse, text_of
 
 log = logging.getLogger("rejoinder.reload")
 
+_POLL_EVERY_S = 2.0
+"""Where nothing tells of changes."""
 
 Apply = Callable[[str, Loaded], Awaitable[tuple[str, ...]]]
 """Bring a config (its text, and what was read from it) into force; returns warnings. Raises
@@ -74,14 +76,24 @@ class Reloader:
             self._unasked("SIGHUP", await self.reload())
 
     async def _watch(self) -> None:
-        # The folder, not the file: editors and Kubernetes put a new file in the place of the old.
-        async for _ in awatch(self._path.absolute().parent, recursive=False):
-            try:
-                changed = await asyncio.to_thread(text_of, self._path) != self._seen
-            except ConfigError:
-                continue  # on its way from one place to another; a further event follows
-            if changed:
-                self._unasked("a change of the file", await self.reload())
+        try:
+            # The folder, not the file: editors and Kubernetes put a new file in the place of the
+            # old.
+            async for _ in awatch(self._path.absolute().parent, recursive=False):
+                await self._look()
+        except (OSError, RuntimeError) as error:  # as where inotify has no more watches to give
+            log.warning("the config's folder cannot be watched, the file is polled: %s", error)
+        while True:
+            await asyncio.sleep(_POLL_EVERY_S)
+            await self._look()
+
+    async def _look(self) -> None:
+        try:
+            changed = await asyncio.to_thread(text_of, self._path) != self._seen
+        except ConfigError:
+            return  # on its way from one place to another; a further event follows
+        if changed:
+            self._unasked("a change of the file", await self.reload())
 
     async def _reload(self) -> ReloadReport:
         try:
@@ -90,4 +102,9 @@ class Reloader:
             ignored = await self._apply(self._seen, loaded)
         except ConfigError as error:
             return ReloadReport(at=self._clock(), ok=False, problems=tuple(error.problems))
+        except Exception as error:
+            # Whatever it is, the next change of the file has to be followed, too.
+            log.exception("a reload failed")
+            problem = f"it failed: {type(error).__name__}: {error}"
+            return ReloadReport(at=self._clock(), ok=False, problems=(problem,))
         return ReloadReport(at=self._clock(), ok=True, warnings=(*loaded.warnings, *ignored))

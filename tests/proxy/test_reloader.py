@@ -1,0 +1,83 @@
+"""When a config is read again, whatever the machine and the parts have against it."""
+
+import asyncio
+import contextlib
+import os
+import signal
+
+from watchfiles._rust_notify import WatchfilesRustInternalError
+
+from proxy.reloader import Reloader
+
+DEADLINE_S = 60
+BEFORE = 'upstreams: {main: {base_url: "http://127.0.0.1:9/v1"}}\nroutes: [{to: main}]\n'
+AFTER = BEFORE + "# another\n"
+
+
+class Applied:
+    """Texts that came into force; the first `num_failures` times it fails."""
+
+    def __init__(self, *, num_failures: int = 0) -> None:
+        self.texts = []
+        self._num_failures = num_failures
+
+    async def __call__(self, text, _loaded):
+        self.texts.append(text)
+        if len(self.texts) <= self._num_failures:
+            raise OSError(12, "Cannot allocate memory")
+        return ()
+
+
+@contextlib.asynccontextmanager
+async def following(folder, applied):
+    path = folder / "serve.yaml"
+    path.write_text(BEFORE)
+    reports = []
+    reloader = Reloader(
+        path,
+        BEFORE,
+        apply=applied,
+        clock=lambda: 1.0,
+        unasked=lambda cause, report: reports.append((cause, report)),
+    )
+    task = asyncio.create_task(reloader.follow())
+    await asyncio.sleep(0)  # from now on signals are for it
+    try:
+        async with asyncio.timeout(DEADLINE_S):
+            yield path, reports
+    finally:
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
+
+
+async def test_a_folder_that_cannot_be_watched_is_polled_and_that_is_said(
+    tmp_path, monkeypatch, caplog
+):
+    def no_watches(*_args, **_more):
+        raise WatchfilesRustInternalError("Too many open files (os error 24)")
+
+    monkeypatch.setattr("proxy.reloader.awatch", no_watches)
+    monkeypatch.setattr("proxy.reloader._POLL_EVERY_S", 0.01)
+    applied = Applied()
+    async with following(tmp_path, applied) as (path, reports):
+        path.write_text(AFTER)
+        while not reports:
+            await asyncio.sleep(0.01)
+    assert applied.texts == [AFTER]
+    warnings = [one.message for one in caplog.records if one.levelname == "WARNING"]
+    assert len(warnings) == 1
+    assert "polled: Too many open files" in warnings[0]
+
+
+async def test_a_reload_that_fails_is_reported_and_the_next_signal_is_heard(tmp_path):
+    async with following(tmp_path, Applied(num_failures=1)) as (_, reports):
+        for number in (1, 2):
+            os.kill(os.getpid(), signal.SIGHUP)
+            while len(reports) < number:
+                await asyncio.sleep(0.01)
+    assert [(cause, report.ok) for cause, report in reports] == [
+        ("SIGHUP", False),
+        ("SIGHUP", True),
+    ]
+    assert "Cannot allocate memory" in reports[0][1].problems[0]
