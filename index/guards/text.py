@@ -27,7 +27,8 @@ class Text(msgspec.Struct, frozen=True, kw_only=True):
 
 _TOKEN = re.compile(
     r"\.net\b|\b[a-z]\+\+|\b[a-z]#"
-    r"|\d+(?:[,.]\d+)*"
+    # A decimal, a version, an address, a ratio or a time is one word; so is a power of ten.
+    r"|(?:(?<![\w.])\.)?\d+(?:[,.:]\d+)*(?:e[+-]?\d+(?!\w))?"
     rf"|{chinese.WORD}"
     r"|[^\W\d_\u3400-\u9fff]+(?:'[^\W\d_]+)*"
     r"|[.!?:;,\n。、]",
@@ -80,6 +81,9 @@ would you tell me|can you help me|help me|i have a question|quick question|just 
 )
 _FRAME_LENGTHS = (5, 4, 3, 2, 1)
 
+_RAISED = re.compile(r"[\u00b2\u00b3\u00b9\u2070\u2074-\u207f]+|[\u00bc-\u00be\u2150-\u215e]")
+_SIGNS = str.maketrans({"\u2019": "'", "\u2018": "'", "\u2212": "-"})
+
 _FIRST_CHINESE = "\u3400"
 
 _OWNERLESS = wordset("what who where how when why that this it he she there here")
@@ -88,7 +92,7 @@ _OWNERLESS = wordset("what who where how when why that this it he she there here
 
 def read_text(source: str) -> Text:
     """Split a prompt into words."""
-    plain = unicodedata.normalize("NFKC", source).replace("\u2019", "'").replace("\u2018", "'")
+    plain = _plain(source)
     words: list[str] = []
     raws: list[str] = []
     starts: list[bool] = []
@@ -113,6 +117,18 @@ def read_text(source: str) -> Text:
         starts=tuple(starts[first:]),
         pauses=tuple(pauses[first:]),
     )
+
+
+def _plain(source: str) -> str:
+    """Compatibility forms as what they stand for; but `10²` is not 102, and `1½` not 11/2."""
+    if source.isascii():
+        return source
+    return unicodedata.normalize("NFKC", _RAISED.sub(_lowered, source)).translate(_SIGNS)
+
+
+def _lowered(raised: re.Match[str]) -> str:
+    sign = "^" if unicodedata.decomposition(raised[0][0]).startswith("<super>") else " "
+    return sign + raised[0]
 
 
 def _frame(words: list[str]) -> int:
