@@ -8,6 +8,7 @@ import jinja2
 
 from engine.errors import ModelUnusable, RequestRefused
 from engine.process.protocol import Message
+from engine.text.allowance import AllowanceSpent, allowance
 from engine.text.guarded import GuardedEncoder
 from engine.text.shield import Shield, Spellings
 from engine.text.templating import RENDER_FAULTS, template_environment
@@ -16,6 +17,8 @@ from engine.text.toolformat import knows_tools, tool_format
 from engine.text.turns import turn
 
 _PROBE = "Hello7"
+_CPU_S = 2.0
+_MEMORY_BYTES = 512 * 2**20
 
 
 class ChatTemplate:
@@ -69,13 +72,14 @@ class ChatTemplate:
 
     def _render(self, turns: list[dict[str, Any]], tools: list[dict[str, Any]]) -> str:
         template = self._tool_use if tools else self._template
-        return template.render(
-            messages=turns,
-            tools=tools or None,
-            documents=None,
-            add_generation_prompt=True,
-            **self._tokens,
-        )
+        with allowance(cpu_s=_CPU_S, memory_bytes=_MEMORY_BYTES):
+            return template.render(
+                messages=turns,
+                tools=tools or None,
+                documents=None,
+                add_generation_prompt=True,
+                **self._tokens,
+            )
 
     def _takes(self, content: str | list[dict[str, str]]) -> bool:
         """Whether a turn with such content comes out as its text, and not as Python's."""
@@ -88,8 +92,9 @@ class ChatTemplate:
 
 def _compiled(source: str) -> jinja2.Template:
     try:
-        return template_environment().from_string(source)
-    except jinja2.TemplateError as error:
+        with allowance(cpu_s=_CPU_S, memory_bytes=_MEMORY_BYTES):
+            return template_environment().from_string(source)
+    except (jinja2.TemplateError, AllowanceSpent) as error:
         raise ModelUnusable(f"the model's chat template is broken: {error}") from error
 
 

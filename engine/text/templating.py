@@ -13,19 +13,20 @@ from jinja2.parser import Parser
 from jinja2.runtime import Context
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
+from engine.text.allowance import AllowanceSpent
+
 RENDER_FAULTS = (
     jinja2.TemplateError, TypeError, ValueError, LookupError, AttributeError, ArithmeticError,
-    RecursionError,
+    RecursionError, AllowanceSpent,
 )  # fmt: skip
 """What a template may raise over messages that it was not written for."""
-
 
 _MAX_NUMBER = 2**64
 _MAX_LENGTH = 2**20
 
 
 class _Sandbox(ImmutableSandboxedEnvironment):
-    """Nor may a template take all time and memory by a product or a power."""
+    """Nor may a template take all time by a product or a power: nothing interrupts those."""
 
     intercepted_binops = frozenset({"*", "**"})
 
