@@ -16,8 +16,9 @@ class Prompts:
         self._tokenizer = tokenizer
         self._template = template
         self.tool_format: ToolFormat = HERMES if template is None else template.tool_format
-        mark = control_id(tokenizer, self.tool_format.opening)
-        self._marks = frozenset() if mark is None else frozenset({mark})
+        marks = (self.tool_format.opening, *self.tool_format.inner)
+        ids = (control_id(tokenizer, mark) for mark in marks)
+        self._marks = frozenset(mark for mark in ids if mark is not None)
 
     def encode(self, request: Request) -> list[int]:
         """Raises RequestRefused."""

@@ -9,6 +9,7 @@ from typing import Protocol
 import msgspec
 
 from engine.text.toolformat import ToolFormat
+from proxy.upstreams.local_callforms import Call, CallForm, Extent, JsonCalls, call_form
 from proxy.upstreams.local_extent import JsonExtent
 from proxy.upstreams.local_tools import Tooling
 
@@ -93,14 +94,14 @@ class FoundCalls:
     whole: what only looks like a call of a known tool stays text. White space between calls is
     nobody's."""
 
-    def __init__(self, form: ToolFormat, names: Iterable[str], *, max_calls: int | None) -> None:
+    def __init__(self, form: ToolFormat, calls: CallForm, *, max_calls: int | None) -> None:
         """Calls after `max_calls` are dropped."""
         self._form = form
-        self._names = frozenset(names)
+        self._calls = calls
         self._max_calls = max_calls
         self._held = ""
-        self._json: JsonExtent | None = None
-        self._json_end: int | None = None
+        self._extent: Extent | None = None
+        self._end: int | None = None
         self._blank = ""
         self._num_calls = 0
         self._was_call = False
@@ -111,7 +112,7 @@ class FoundCalls:
 
     def close(self) -> list[Heard]:
         heard = self._read("", final=True)
-        if self._json is not None:
+        if self._extent is not None:
             heard += self._say(self._form.opening + self._held)
         if self._blank and not self._was_call:
             heard.append(Said(text=self._blank))
@@ -120,12 +121,12 @@ class FoundCalls:
     def _read(self, new: str, *, final: bool) -> list[Heard]:
         heard: list[Heard] = []
         while True:
-            if self._json is None:
+            if self._extent is None:
                 heard += self._look(final=final)
-                if self._json is None:
+                if self._extent is None:
                     return heard
                 new = self._held
-            ended = self._collect(self._json, new, final=final)
+            ended = self._collect(self._extent, new, final=final)
             if ended is None:
                 return heard
             heard += ended
@@ -135,36 +136,36 @@ class FoundCalls:
         """Text up to the next mark."""
         text, mark, rest = self._held.partition(self._form.opening)
         if mark:
-            self._json, self._json_end, self._held = JsonExtent(), None, rest
+            self._extent, self._end, self._held = self._calls.extent(), None, rest
             return self._say(text)
         keep = 0 if final else _overlap(self._held, self._form.opening)
         text, self._held = _cut(self._held, len(self._held) - keep)
         return self._say(text)
 
-    def _collect(self, json: JsonExtent, new: str, *, final: bool) -> list[Heard] | None:
-        """What the JSON after a mark turned out to be; None while it is not whole."""
-        if self._json_end is None:
-            end = json.feed(new)
-            if json.broken:
-                self._json = None
+    def _collect(self, extent: Extent, new: str, *, final: bool) -> list[Heard] | None:
+        """What stands after a mark turned out to be; None while it is not whole."""
+        if self._end is None:
+            end = extent.feed(new)
+            if extent.broken:
+                self._extent = None
                 return self._say(self._form.opening)
             if end is None:
                 return None
-            self._json_end = len(self._held) - len(new) + end
-        body, rest = _cut(self._held, self._json_end)
+            self._end = len(self._held) - len(new) + end
+        body, rest = _cut(self._held, self._end)
         blank = rest[: len(rest) - len(rest.lstrip())]
         closing = self._form.closing
         closed = closing != "" and rest.startswith(closing, len(blank))
         if closing and not closed and not final and closing.startswith(rest.lstrip()):
             return None
         used = len(blank) + len(closing) if closed else 0
-        self._json, self._held = None, rest[used:]
-        calls = read_calls(body, self._names)
+        self._extent, self._held = None, rest[used:]
+        calls = self._calls.read(body)
         if calls is None:
             return self._say(self._form.opening + body + rest[:used])
         return self._call(calls)
 
-    def _call(self, calls: list["Call"]) -> list[Heard]:
+    def _call(self, calls: list[Call]) -> list[Heard]:
         self._blank, self._was_call = "", True
         heard: list[Heard] = []
         for call in calls:
@@ -188,7 +189,7 @@ class WholeCall:
     """Nothing marks a call: an answer that is JSON may be one, and is held back until its end."""
 
     def __init__(self, names: Iterable[str]) -> None:
-        self._names = frozenset(names)
+        self._calls = JsonCalls(names)
         self._held = ""
         self._is_text = False
 
@@ -198,7 +199,7 @@ class WholeCall:
         return self._text() if self._is_text else []
 
     def close(self) -> list[Heard]:
-        calls = None if self._is_text else read_calls(self._held, self._names)
+        calls = None if self._is_text else self._calls.read(self._held)
         if not calls:
             return self._text()
         return [heard for number, call in enumerate(calls) for heard in _whole(number, call)]
@@ -214,41 +215,8 @@ def reader(form: ToolFormat, tooling: Tooling) -> Reader:
         return ForcedCalls()
     if not form.opening:
         return WholeCall(tooling.names)
-    return FoundCalls(form, tooling.names, max_calls=None if tooling.parallel else 1)
-
-
-class Call(msgspec.Struct, frozen=True, kw_only=True):
-    name: str
-    arguments: str
-    """JSON text of an object."""
-
-
-def read_calls(text: str, names: frozenset[str]) -> list[Call] | None:
-    """The calls in JSON text: one object or a list of them. None where one of them is anything
-    else than the call of a tool in `names` with an object of arguments."""
-    try:
-        value = msgspec.json.decode(text)
-        items = value if isinstance(value, list) else [value]
-        written = msgspec.convert(items, list[_Written])
-        calls = [_call_of(one) for one in written]
-    except (msgspec.MsgspecError, RecursionError, UnicodeError):
-        return None
-    return calls if calls and all(call.name in names for call in calls) else None
-
-
-class _Written(msgspec.Struct):
-    """How models write a call. Some write the arguments as JSON within JSON."""
-
-    name: str
-    arguments: dict[str, object] | str | None = None
-    parameters: dict[str, object] | str | None = None
-
-
-def _call_of(written: _Written) -> Call:
-    given = written.parameters if written.arguments is None else written.arguments
-    arguments = msgspec.json.decode(given) if isinstance(given, str) else given
-    checked = msgspec.convert({} if arguments is None else arguments, dict[str, object])
-    return Call(name=written.name, arguments=msgspec.json.encode(checked).decode())
+    calls = call_form(form, (tool.function for tool in tooling.offered))
+    return FoundCalls(form, calls, max_calls=None if tooling.parallel else 1)
 
 
 def _whole(number: int, call: Call) -> list[Heard]:

@@ -1,7 +1,16 @@
 import pytest
 
 from engine.process.protocol import Message, ToolCall
-from engine.text.toolformat import HERMES, LLAMA, MISTRAL, ToolFormat, knows_tools, tool_format
+from engine.text.toolformat import (
+    HERMES,
+    LLAMA,
+    MISTRAL,
+    MISTRAL_NAMED,
+    QWEN_CODER,
+    ToolFormat,
+    knows_tools,
+    tool_format,
+)
 from engine.text.toolprompt import in_words
 
 TOOL = {"type": "function", "function": {"name": "f", "description": "Grüßt."}}
@@ -13,6 +22,8 @@ CALL = ToolCall(id="1", name="f", arguments={"x": "ä"})
     [
         ("{{ messages[0].content }}", HERMES, False),
         ("{% if tools %}<tool_call>{% endif %}", HERMES, True),
+        ("{{ '[TOOL_CALLS]' + call.name + '[ARGS]' }}{{ tools }}", MISTRAL_NAMED, True),
+        ("<tool_call><function=x><parameter=y></tool_call>{{ tools }}", QWEN_CODER, True),
         ("{% if tools %}[TOOL_CALLS]{% endif %}", MISTRAL, True),
         ('{% if tools %}{"name": "f", "parameters": {}}{% endif %}', LLAMA, True),
         ("{{ tools | tojson }}", HERMES, True),

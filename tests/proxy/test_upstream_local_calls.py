@@ -7,11 +7,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.text.toolformat import HERMES, LLAMA, MISTRAL, ToolFormat
+from engine.text.toolformat import HERMES, LLAMA, MISTRAL, MISTRAL_NAMED, QWEN_CODER, ToolFormat
 from proxy.upstreams.local_calls import Argued, Called, ForcedCalls, Heard, Reader, Said, reader
 from proxy.upstreams.local_tools import FunctionBody, ToolBody, Tooling
 
 NAMES = ("weather", "add")
+PARAMETERS = {
+    "type": "object",
+    "properties": {"city": {"type": "string"}, "note": {"type": ["string", "null"]}},
+}
+TAGGED = (
+    '<tool_call>\n<function=weather>\n<parameter=city>\nZürich "}]</tool_call>\n</parameter>\n'
+    "</function>\n</tool_call>"
+)
 CALL = '{"name": "weather", "arguments": {"city": "Zürich \\"}]</tool_call>"}}'
 MARKED = f"<tool_call>\n{CALL}\n</tool_call>"
 
@@ -19,7 +27,10 @@ MARKED = f"<tool_call>\n{CALL}\n</tool_call>"
 def _reader(
     form: ToolFormat = HERMES, *, parallel: bool = True, names: tuple[str, ...] = NAMES
 ) -> Reader:
-    tools = tuple(ToolBody(type="function", function=FunctionBody(name=name)) for name in names)
+    tools = tuple(
+        ToolBody(type="function", function=FunctionBody(name=name, parameters=PARAMETERS))
+        for name in names
+    )
     return reader(form, Tooling(offered=tools, parallel=parallel))
 
 
@@ -54,6 +65,24 @@ WEATHER = ("weather", {"city": 'Zürich "}]</tool_call>'})
         (MISTRAL, f"[TOOL_CALLS][{CALL}]", "", [WEATHER]),
         (MISTRAL, f"[TOOL_CALLS] [{CALL}]\nmore", "\nmore", [WEATHER]),
         (LLAMA, '\n{"name": "add", "parameters": {"a": [1]}}', "", [("add", {"a": [1]})]),
+        (MISTRAL_NAMED, '[TOOL_CALLS]add[ARGS]{"a": 1}', "", [("add", {"a": 1})]),
+        (MISTRAL_NAMED, '[TOOL_CALLS]add[ARGS]{"a": 1}[TOOL_CALLS] weather {}', "",
+         [("add", {"a": 1}), ("weather", {})]),
+        (MISTRAL_NAMED, 'Sure.[TOOL_CALLS]add[CALL_ID]abc123XYZ[ARGS]{"a": {"b": "}"}}', "Sure.",
+         [("add", {"a": {"b": "}"}})]),
+        (MISTRAL_NAMED, f"[TOOL_CALLS] [{CALL}]", "", [WEATHER]),
+        (QWEN_CODER, TAGGED, "", [WEATHER]),
+        (QWEN_CODER, f"I look.\n{TAGGED}\n{TAGGED}\n", "I look.", [WEATHER, WEATHER]),
+        (QWEN_CODER, "<tool_call><function=add></function></tool_call>", "", [("add", {})]),
+        (QWEN_CODER, MARKED, "", [WEATHER]),
+        (QWEN_CODER,
+         "<tool_call><function=add><parameter=a>\n[1, 2.5]\n</parameter><parameter=city>12"
+         "</parameter><parameter=b>\ntrue\n</parameter><parameter=c>two\n\nlines</parameter>"
+         "<parameter=note>7</parameter></function></tool_call>", "",
+         [("add", {"a": [1, 2.5], "city": "12", "b": True, "c": "two\n\nlines", "note": "7"})]),
+        (QWEN_CODER,
+         "<tool_call><function=add><parameter=note>null</parameter></function></tool_call>", "",
+         [("add", {"note": None})]),
     ],
 )  # fmt: skip
 def test_a_call_is_told_from_the_text_around_it(
@@ -76,6 +105,14 @@ def test_a_call_is_told_from_the_text_around_it(
         (HERMES, '<tool_call>{"name": "add", "arguments": {"a": 1'),
         (HERMES, '<tool_call>{"name": "add", "arguments": {"a": 01}}</tool_call> then'),
         (MISTRAL, "[TOOL_CALLS]weather"),
+        (MISTRAL_NAMED, "[TOOL_CALLS] I would call nobody"),
+        (MISTRAL_NAMED, "[TOOL_CALLS]weather[ARGS]"),
+        (MISTRAL_NAMED, "[TOOL_CALLS]unknown[ARGS]{}"),
+        (MISTRAL_NAMED, '[TOOL_CALLS]add[ARGS]{"a": 01}'),
+        (QWEN_CODER, "<tool_call>\n<function=unknown>\n</function>\n</tool_call>"),
+        (QWEN_CODER, "<tool_call><function=add>what is this</parameter></function></tool_call>"),
+        (QWEN_CODER, "<tool_call><function=add><parameter=a>1</parameter>"),
+        (QWEN_CODER, "Write <tool_call><func and go on."),
         (LLAMA, '{"answer": 42}'),
         (LLAMA, '{"name": "add", "parameters": {"a": 1}} is how one calls it'),
         (LLAMA, "The answer is {}"),
@@ -113,12 +150,13 @@ def test_forced_calls_pass_arguments_on_as_they_come() -> None:
 
 ALPHABET = (
     "<tool_call>", "</tool_call>", "[TOOL_CALLS]", CALL, "\n", " ", "Hi", "<tool", "{", "}", "[",
+    "[ARGS]", "add", TAGGED, "<function=add>", "<parameter=a>", "</parameter>", "</function>",
     "]", '"', "\\", '{"name": "add", "arguments": {"a": 1}}', '{"name": "add", "parameters": {}}',
 )  # fmt: skip
 
 
 @given(
-    form=st.sampled_from([HERMES, MISTRAL, LLAMA]),
+    form=st.sampled_from([HERMES, MISTRAL, LLAMA, MISTRAL_NAMED, QWEN_CODER]),
     words=st.lists(st.sampled_from(ALPHABET), max_size=12),
     cuts=st.lists(st.integers(0, 200), max_size=8),
 )
