@@ -21,7 +21,9 @@ class AuditPage(msgspec.Struct, frozen=True, kw_only=True):
 async def audit(
     office: NamedDependency[Office],
     what: FromQuery[str | None] = None,
+    before: FromQuery[float | None] = None,
     limit: Annotated[int, QueryParameter(ge=1, le=MAX_REMEMBERED)] = 100,
 ) -> AuditPage:
-    """Purges, erasures, feedback and reloads: who, when, what, and with what result."""
-    return AuditPage(deeds=await office.deeds.latest(limit, what=what))
+    """Purges, erasures, feedback and reloads: who, when, what, and with what result. Older ones
+    are those `before` the time (`at`) of the last."""
+    return AuditPage(deeds=await office.deeds.latest(limit, what=what, before=before))

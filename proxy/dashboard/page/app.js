@@ -6,20 +6,23 @@ import { audits } from "/dashboard/page/audits.js";
 import { config } from "/dashboard/page/config.js";
 import { engine } from "/dashboard/page/engine.js";
 import { entries } from "/dashboard/page/entries.js";
+import { explain } from "/dashboard/page/explain.js";
+import { log } from "/dashboard/page/log.js";
 import { near } from "/dashboard/page/near.js";
 import { overview } from "/dashboard/page/overview.js";
 import { purge } from "/dashboard/page/purge.js";
 import { requests } from "/dashboard/page/requests.js";
 import { upstreams } from "/dashboard/page/upstreams.js";
 
-// A view: again => {elements, refresh?, everyS?}. `refresh` may throw what `ask` throws; `again()`
-// calls it now.
+// A view: (again, [what, …]) => {elements, refresh?, everyS?}. `refresh` may throw what `ask` throws;
+// `again()` calls it now. What it is about stands behind its name in the address: #explain/ID.
 const VIEWS = [
   ["overview", "Overview", overview], ["requests", "Requests", requests],
+  ["explain", "Explain", explain],
   ["entries", "Entries", entries], ["purge", "Tags and purge", purge],
   ["near", "Near misses", near], ["audits", "Audits", audits],
   ["engine", "Engine", engine], ["upstreams", "Upstreams", upstreams],
-  ["config", "Config", config],
+  ["log", "Audit log", log], ["config", "Config", config],
 ];
 const HEALTH_EVERY_S = 10;
 
@@ -30,13 +33,13 @@ const trouble = el("p", { class: "problem banner", role: "alert" });
 let shown = null;
 
 function show() {
-  const name = location.hash.slice(1);
+  const [name, ...about] = location.hash.slice(1).split("/");
   if (name === "main") return;
   const [key, title, make] = VIEWS.find(([one]) => one === name) ?? VIEWS[0];
   const isFirst = shown === null;
   clearTimeout(shown?.timer);
   const view = shown = { timer: 0, turn: 0 };
-  Object.assign(view, make(() => keepFresh(view)));
+  Object.assign(view, make(() => keepFresh(view), about.map(decodeURIComponent)));
   for (const link of nav.querySelectorAll("a")) {
     if (link.hash === `#${key}`) link.setAttribute("aria-current", "page");
     else link.removeAttribute("aria-current");

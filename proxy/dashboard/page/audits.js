@@ -11,6 +11,7 @@ const STATES = {
 
 export function audits() {
   const list = table({
+    view: "audits",
     caption: "Tiers by policy",
     empty: "No policy answers by meaning, or none has been used yet. Give the config an embedder and a policy semantic: {}.",
     columns: [

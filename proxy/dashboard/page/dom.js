@@ -1,5 +1,7 @@
 // Making elements. Text only ever becomes text: nothing here parses markup.
 
+import { isImplicit } from "/dashboard/page/format.js";
+
 const SVG = "http://www.w3.org/2000/svg";
 
 function fill(element, attributes, children) {
@@ -24,9 +26,12 @@ export function svg(tag, attributes, ...children) {
   return fill(document.createElementNS(SVG, tag), attributes, children);
 }
 
+// What a figure of a view is called for good, whatever its place: tests and scripts find it by this.
+const called = (view, name) => `${view}-${name.toLowerCase().replaceAll(/[^a-z]+/g, "-")}`;
+
 // Columns: {name, of: row => text or node, kind: "number" | "text" | "key"}. The roles are written
 // out because a narrow page shows rows as cards, which takes the tables' own roles away.
-export function table({ caption, columns, empty }) {
+export function table({ view, caption, columns, empty }) {
   const body = el("tbody", { role: "rowgroup" });
   const head = columns.map((column) => el("th", {
     role: "columnheader", scope: "col", class: column.kind,
@@ -48,7 +53,7 @@ export function table({ caption, columns, empty }) {
       const content = JSON.stringify(row);
       const before = known.get(key);
       if (before?.content === content) return [key, before];
-      return [key, { content, line: line(columns, row) }];
+      return [key, { content, line: line(view, columns, row) }];
     });
     known.clear();
     for (const [key, one] of shown) known.set(key, one);
@@ -60,9 +65,9 @@ export function table({ caption, columns, empty }) {
   return { element: wrap, show };
 }
 
-function line(columns, row) {
+function line(view, columns, row) {
   return el("tr", { role: "row" }, ...columns.map((column) => el("td", {
-    role: "cell", class: column.kind, "data-label": column.name,
+    role: "cell", class: column.kind, "data-label": column.name, "data-figure": called(view, column.name),
   }, column.of(row))));
 }
 
@@ -73,6 +78,12 @@ function arrange(body, lines) {
   lines.forEach((one, number) => {
     if (body.children[number] !== one) body.insertBefore(one, body.children[number] ?? null);
   });
+}
+
+// Those that somebody has named.
+export function namedTags(tags) {
+  const shown = tags.filter((tag) => !isImplicit(tag));
+  return shown.length ? el("span", {}, ...shown.map((tag) => el("code", { class: "tag" }, tag))) : "–";
 }
 
 export function field(label, input, hint) {
@@ -93,11 +104,17 @@ export function head(title, text, ...tools) {
     tools.length ? el("div", { class: "tools" }, ...tools) : null);
 }
 
+// Names and values in a row.
+export function figures(view, pairs) {
+  return el("dl", { class: "figures" }, ...pairs.map(([name, value]) => el("div", {},
+    el("dt", {}, name), el("dd", { "data-figure": called(view, name) }, value))));
+}
+
 // A figure with a name. Returns the element and what sets it.
-export function tile(name, hint) {
+export function tile(view, name) {
   const value = el("dd", {}, "–");
-  const note = el("dd", { class: "note" }, hint ?? "");
-  const element = el("div", { class: "tile" }, el("dt", {}, name), value, note);
+  const note = el("dd", { class: "note" });
+  const element = el("div", { class: "tile", "data-figure": called(view, name) }, el("dt", {}, name), value, note);
   return {
     element,
     set(text, said) {

@@ -1,8 +1,8 @@
 // The stored answers: search, pages, delete.
 
 import { ask } from "/dashboard/page/api.js";
-import { el, field, head, table } from "/dashboard/page/dom.js";
-import { bytes, count, date, isImplicit, shorten, tenantName, until } from "/dashboard/page/format.js";
+import { el, field, head, namedTags, table } from "/dashboard/page/dom.js";
+import { bytes, count, date, shorten, tenantName, until } from "/dashboard/page/format.js";
 
 const LIMIT = 50;
 const FIELDS = [
@@ -19,13 +19,14 @@ export function entries() {
   let rows = [];
   let cursor = null;
   const list = table({
+    view: "entries",
     caption: "Stored answers, newest first",
     empty: "No stored answer matches. Answers of routes with a cache policy appear here.",
     columns: [
       { name: "Question", kind: "text wide", of: (row) => question(row) },
       { name: "Model", kind: "text", of: (row) => row.model },
       { name: "Tenant", kind: "text", of: (row) => el("span", { title: row.tenant }, tenantName(row.tenant)) },
-      { name: "Tags", kind: "text", of: (row) => tagsOf(row) },
+      { name: "Tags", kind: "text", of: (row) => namedTags(row.tags) },
       { name: "Made", kind: "text nowrap", of: (row) => date(row.created_at) },
       { name: "Expires", kind: "text nowrap", of: (row) => until(row.expires_at, Date.now() / 1000) },
       { name: "Tokens", kind: "number", of: (row) => `${count(row.input_tokens)} → ${count(row.output_tokens)}` },
@@ -94,9 +95,4 @@ export function entries() {
 function question(row) {
   return el("div", {}, el("span", { class: "prompt" }, row.prompt ? shorten(row.prompt, 240) : "not matched by meaning"),
     el("code", { class: "keyline" }, row.key.slice(0, 16)));
-}
-
-function tagsOf(row) {
-  const shown = row.tags.filter((tag) => !isImplicit(tag));
-  return shown.length ? el("span", {}, ...shown.map((tag) => el("code", { class: "tag" }, tag))) : "–";
 }

@@ -12,6 +12,7 @@ export function near(again) {
   const said = el("p", { class: "verdictline", role: "status" });
   let page = null;
   const list = table({
+    view: "near",
     caption: "Near misses, newest first",
     empty: "No near miss lately. They appear when a question misses although a similar one is stored.",
     columns: [

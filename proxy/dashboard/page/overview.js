@@ -20,8 +20,8 @@ const LINES = [
 export function overview(again) {
   const span = select(SPANS, "60");
   const tiles = {
-    rate: tile("Hit rate"), requests: tile("Requests"), money: tile("Money saved"),
-    time: tile("Time saved"), tokens: tile("Tokens saved"), stored: tile("Stored answers"),
+    rate: tile("overview", "Hit rate"), requests: tile("overview", "Requests"), money: tile("overview", "Money saved"),
+    time: tile("overview", "Time saved"), tokens: tile("overview", "Tokens saved"), stored: tile("overview", "Stored answers"),
   };
   const rate = frame({
     title: "Hit rate by tier", unit: "share of requests", legend: [...TIERS, REST],

@@ -56,6 +56,7 @@ export function purge() {
   });
 
   const tags = table({
+    view: "purge",
     caption: "Tags of the stored answers: first those that were named, the most frequent first",
     empty: "No stored answer carries a tag that matches. Requests name tags in X-Cache-Tags, policies find them by their rules.",
     columns: [

@@ -6,6 +6,7 @@ import { count } from "/dashboard/page/format.js";
 
 export function upstreams() {
   const list = table({
+    view: "upstreams",
     caption: "Servers of all upstreams",
     empty: "The config names no upstream.",
     columns: [
