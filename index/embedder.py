@@ -22,7 +22,8 @@ class Embedder(Protocol):
     dimension: int
 
     def refuses(self, text: str) -> str | None:
-        """Why `text` has no embedding: `empty` | `script` | `too_long`; None when it has one."""
+        """Why `text` has no embedding: `empty` | `script` | `too_long` | `unreadable` (it has signs
+        or words that the model takes for others); None when it has one."""
         ...
 
     async def embed(self, texts: Sequence[str]) -> Vectors:

@@ -13,6 +13,7 @@ of no use any more (`outdated`): another one has to be opened, with an index of 
 
 import asyncio
 import logging
+import re
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -37,6 +38,8 @@ _CHECK_EVERY_S = 2.0
 """Where texts travel alone: a probe of its own for each of them would double what is asked."""
 _FIRST_PAUSE_S = 0.5
 _LONGEST_PAUSE_S = 30.0
+_LONG_WORD = re.compile(r"[0-9A-Za-z\u00c0-\u024f]{101}")
+"""Of Latin letters: WordPiece, which may be what the server has, reads all of these as one word."""
 
 
 class RemoteEmbedder:
@@ -109,12 +112,14 @@ class RemoteEmbedder:
         )
 
     def refuses(self, text: str) -> str | None:
-        """`empty` | `script` | `too_long` | None."""
+        """`empty` | `script` | `too_long` | `unreadable` | None."""
         if not text or text.isspace():
             return "empty"
         if not is_written_in(text, self._scripts):
             return "script"
-        return "too_long" if len(text.encode("utf-8", "replace")) > self._max_bytes else None
+        if len(text.encode("utf-8", "replace")) > self._max_bytes:
+            return "too_long"
+        return "unreadable" if _LONG_WORD.search(text) else None
 
     async def embed(self, texts: Sequence[str]) -> "Vectors":
         """See `Embedder.embed`. Raises EmbedderFault at once while the server is away."""

@@ -20,7 +20,9 @@ WORD_ORDER = "word_order"
 OWN = "own_rule"
 """The reason of a policy's own rules."""
 
-_NEVER_SLIPS = frozenset({"numbers", "negation", "letters", "code", "language"})
+_NEVER_SLIPS = frozenset(
+    {"numbers", "units", "negation", "antonyms", "letters", "code", "quotes", "language"}
+)
 """What a slip of the keyboard does not excuse: here a sign is all the difference."""
 
 

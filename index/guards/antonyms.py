@@ -6,6 +6,7 @@ from itertools import product
 from index.guards.guard import Guard
 from index.guards.stem import stem
 from index.guards.text import Text
+from index.guards.wordset import wordset
 
 _GROUPS = """
 on:off in:out into:out up:down over:under above:below from:to with:without inside:outside
@@ -58,9 +59,9 @@ use,consume:produce moral:amoral
 expand:contract lengthen:shorten widen:narrow strengthen:weaken tighten:loosen thaw:freeze
 """
 
-_PREFIXES = ("un", "in", "im", "il", "ir", "dis", "non", "anti", "de", "mis")
-_LEAST_LENGTH_AFTER_A = 6
-"""`a` turns around learned words, which are long (`atypical`), and not `round`, `cross`, `live`."""
+_PREFIXES = dict.fromkeys(wordset("un in im il ir dis non anti de mis"), 4) | {"a": 6}
+"""And the least length of a word that each turns around: `a` those of the learned (`atypical`), and
+not `round`, `cross`, `live`."""
 
 
 def _opposites() -> dict[str, frozenset[str]]:
@@ -113,11 +114,10 @@ def _compare(a: frozenset[str], b: frozenset[str]) -> str | None:
 def _prefixed(words: frozenset[str], others: frozenset[str]) -> bool:
     """Whether one of `others` is one of `words` turned around by a prefix."""
     return any(
-        (other.startswith(_PREFIXES) and any(other == prefix + word for prefix in _PREFIXES))
-        or (other == "a" + word and len(word) >= _LEAST_LENGTH_AFTER_A)
+        len(word) >= least and word in words
         for other in others
-        for word in words
-        if len(word) > 3
+        for prefix, least in _PREFIXES.items()
+        if (word := other.removeprefix(prefix)) is not other
     )
 
 

@@ -3,6 +3,8 @@
 _LEAST_LENGTH = 4
 _LEAST_LENGTH_FOR_TWO = 9
 _LEAST_PREFIX = 5
+_MAX_LENGTH = 40
+"""What is longer is no word that somebody could misspell; and comparing takes time squared."""
 
 
 def alike(a: str, b: str) -> bool:
@@ -11,17 +13,19 @@ def alike(a: str, b: str) -> bool:
     Short words are never alike: too many of them differ by a letter.
     """
     shorter, longer = sorted((a, b), key=len)
-    if len(shorter) < _LEAST_LENGTH:
+    if not _LEAST_LENGTH <= len(shorter) <= len(longer) <= _MAX_LENGTH:
         return False
     if shorter[0] == longer[0] and _shared_prefix(a, b) >= max(_LEAST_PREFIX, len(longer) - 4):
         return True
     limit = 2 if len(shorter) >= _LEAST_LENGTH_FOR_TWO else 1
-    return len(longer) - len(shorter) <= limit and misspelt(a, b, limit=limit)
+    return misspelt(a, b, limit=limit)
 
 
 def misspelt(a: str, b: str, *, limit: int) -> bool:
     """Whether at most `limit` letters are wrong, missing, surplus or exchanged with a neighbour
     (optimal string alignment distance)."""
+    if abs(len(a) - len(b)) > limit or max(len(a), len(b)) > _MAX_LENGTH:
+        return False
     before: list[int] = []
     row = list(range(len(b) + 1))
     for i, x in enumerate(a, start=1):

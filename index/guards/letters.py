@@ -7,6 +7,7 @@ import unicodedata
 import msgspec
 
 from index.guards.guard import Guard
+from index.guards.phrases import FUNCTION_WORDS
 from index.guards.text import Text
 from index.guards.wordset import wordset
 
@@ -20,21 +21,33 @@ _ACRONYMS = wordset(
 _OF_LETTER_CASE = wordset(
     "uppercase lowercase capitalize capitalise capitalized capitalised ascii camelcase"
 )
+_OF_SPELLING = wordset(
+    "spell spells spelled spelt spelling rhyme rhymes rhyming anagram anagrams unscramble scramble"
+    " scrambled cipher ciphertext decipher caesar rot morse decode decoded decrypt encode encrypt"
+    " hash palindrome syllable syllables vowel vowels consonants letter letters word words reverse"
+    " reversed backwards pronounce pronounced pronunciation acronym abbreviation typo dna rna"
+    " codon codons sequence string"
+)
 
 
 class Letters(msgspec.Struct, frozen=True):
     """What is compared as it is written, behind how it reads without case and accents."""
 
     written: frozenset[tuple[str, str]]
+    spelled: frozenset[str] = frozenset()
+    """Words whose letters are the question (`unscramble …`)."""
 
 
 def _read(text: Text) -> Letters:
     units = {(f"unit {unit.lower()}", _unit(unit)) for unit in _UNIT.findall(text.source)}
-    return Letters(frozenset(units | {(_folded(word), word) for word in _words(text)}))
+    written = frozenset(units | {(_folded(word), word) for word in _words(text)})
+    return Letters(written, _spelled(text))
 
 
 def _compare(a: Letters, b: Letters) -> str | None:
     ours, theirs = dict(a.written - b.written), dict(b.written - a.written)
+    if a.spelled - b.spelled and b.spelled - a.spelled:
+        return "letters"
     return None if ours.keys().isdisjoint(theirs) else "letters"
 
 
@@ -46,8 +59,14 @@ def _unit(written: str) -> str:
 def _words(text: Text) -> set[str]:
     if not _OF_LETTER_CASE.isdisjoint(text.words):
         return set(text.raws[1:])
-    shouts = 2 * sum(raw.isupper() for raw in text.raws) > len(text.raws)
+    shouts = text.shouts
     return {raw if _is_acronym(raw) and not shouts else raw.lower() for raw in text.raws}
+
+
+def _spelled(text: Text) -> frozenset[str]:
+    if _OF_SPELLING.isdisjoint(text.words):
+        return frozenset()
+    return frozenset(text.words).difference(_OF_SPELLING, FUNCTION_WORDS)
 
 
 def _is_acronym(raw: str) -> bool:

@@ -1,5 +1,7 @@
 """Names: capitalised words inside a sentence, acronyms, and words that carry digits."""
 
+from collections.abc import Iterable, Iterator
+
 import msgspec
 
 from index.guards.distance import misspelt
@@ -31,6 +33,7 @@ _LETTERS = frozenset("bcdefghjklmnopqrvwxyz")
 _TITLE_SHARE = 0.6
 """With more capitals than that the text is written in title case, and they say nothing."""
 _LEAST_LENGTH_FOR_SLIPS = 6
+_MAX_SLIPS = 4
 
 
 class Names(msgspec.Struct, frozen=True):
@@ -38,6 +41,8 @@ class Names(msgspec.Struct, frozen=True):
 
     names: frozenset[str]
     words: frozenset[str]
+    exact: frozenset[str] = frozenset()
+    """Names in capitals (`NATO`, `GATTACA`), which nobody mistypes unseen."""
 
 
 def _read(text: Text) -> Names:
@@ -49,9 +54,18 @@ def _read(text: Text) -> Names:
     ]
     capitalised = [word for word, raw in inside if raw[0].isupper()]
     if len(capitalised) > _TITLE_SHARE * len(inside):
-        return Names(words & _LETTERS, words)
-    names = {_ALIASES.get(word, word) for word in capitalised if word not in _COMMON}
-    return Names(frozenset(names) | (words & _LETTERS), words)
+        capitalised = []
+    exact = _named(() if text.shouts else _acronyms(text))
+    return Names(_named(capitalised) | exact | (words & _LETTERS), words, exact)
+
+
+def _acronyms(text: Text) -> Iterator[str]:
+    pairs = zip(text.words, text.raws, strict=True)
+    return (word for word, raw in pairs if len(raw) > 1 and raw.isupper())
+
+
+def _named(words: Iterable[str]) -> frozenset[str]:
+    return frozenset(_ALIASES.get(word, word) for word in words if word not in _COMMON)
 
 
 def _compare(a: Names, b: Names) -> str | None:
@@ -62,16 +76,18 @@ def _compare(a: Names, b: Names) -> str | None:
 
 def _foreign(a: Names, b: Names) -> bool:
     """Whether a name of `a` has nothing in `b` that it could be."""
-    return any(
-        not any(_same(name, word) for word in b.words - a.words) for name in a.names - b.words
+    others = b.words - a.words
+    foreign = a.names - b.words
+    return len(foreign) > _MAX_SLIPS or any(
+        not any(_same(name, word, exact=name in a.exact) for word in others) for name in foreign
     )
 
 
-def _same(name: str, word: str) -> bool:
+def _same(name: str, word: str, *, exact: bool) -> bool:
     if name.rstrip("s") == word.rstrip("s"):
         return True
     shortest = min(len(name), len(word))
-    return shortest >= _LEAST_LENGTH_FOR_SLIPS and misspelt(name, word, limit=1)
+    return not exact and shortest >= _LEAST_LENGTH_FOR_SLIPS and misspelt(name, word, limit=1)
 
 
 NAMES = Guard(name="names", read=_read, compare=_compare)

@@ -13,7 +13,7 @@ from index.guards.synonyms import concept
 from index.guards.text import Text
 from index.guards.wordset import wordset
 
-_FUNCTION_WORDS = wordset("""
+FUNCTION_WORDS = wordset("""
 this that these those there here it its itself i me my mine you your yours we us our he him his
 she her hers they them their be am is are was were been being do does did done have has had
 having will would shall should can could may might must ought to in on at by for with from into
@@ -75,7 +75,7 @@ def _runs(text: Text) -> list[_Run]:
             runs.append(_Run("joint"))
         elif word in _GENITIVE:
             runs.append(_Run("of"))
-        elif word in _FUNCTION_WORDS:
+        elif word in FUNCTION_WORDS:
             runs.append(_Run("break"))
         else:
             runs[-1].words.append(concept(word_stem))

@@ -6,14 +6,19 @@ from index.guards.guard import Guard
 from index.guards.text import Text
 
 _QUOTED = re.compile(
-    r'"([^"]{1,400})"|“([^”]{1,400})”|«([^»]{1,400})»|[《〈]([^》〉]{1,400})[》〉]'
-    r"|[「『]([^」』]{1,400})[」』]|(?<!\w)\'([^\']{2,400})\'(?!\w)"
+    r'"([^"]{1,400})"|“([^“”]{1,400})”|«([^«»]{1,400})»|[《〈]([^《》〈〉]{1,400})[》〉]'
+    r"|[「『]([^「」『』]{1,400})[」』]|(?<!\w)\'([^\']{1,400})\'(?!\w)"
 )
 
 
 def _read(text: Text) -> tuple[str, ...]:
     found = (next(filter(None, groups)) for groups in _QUOTED.findall(text.source))
-    return tuple(sorted(" ".join(part.lower().split()).strip(".,!?") for part in found))
+    return tuple(_plain(part) for part in found)
+
+
+def _plain(part: str) -> str:
+    """As prose, unless it is no more than signs and spaces."""
+    return " ".join(part.lower().split()).strip(".,!?") or part
 
 
 def _compare(a: tuple[str, ...], b: tuple[str, ...]) -> str | None:

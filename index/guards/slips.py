@@ -1,4 +1,10 @@
-"""One text typed twice: the same letters, but for a space, a mark or two neighbours exchanged."""
+"""One text typed twice: the same letters, but for a space, a mark or two neighbours exchanged.
+
+A slip is one of letters. What stands at a digit, at a single letter or on a line of its own is
+meant: `5!`, `2:1`, `y'`, an indented line.
+"""
+
+import re
 
 from index.guards.text import Text
 from index.guards.wordset import wordset
@@ -11,11 +17,17 @@ _REAL_WORDS = wordset(
     " coral begin being barely barley loin lion tired tried filed field bread beard"
 )
 """Pairs that a slip would join, and that are two words all the same."""
+_SILENT = re.compile(
+    r"(?<=[^\W\d_]{2})['-](?=[^\W\d_]{2})|(?<=[^\W\d_])'(?=(?:s|t|d|m|re|ll|ve)\b)"
+    r"|(?<=[^\W\d_]{2})[?.,!:;]++(?!\S)|(?<=\w)[?.,]++(?!\S)|(?<![?.])[?.]++\Z"
+)
+"""Marks that a typist leaves out."""
+_SPACES = re.compile(r"(?<=[^\W\d_])[ \t]+(?=[^\W\d_])")
 
 
 def squeeze(text: Text) -> str:
-    """Letters and digits alone, in lower case."""
-    return "".join(filter(str.isalnum, text.source.lower()))
+    """In lower case, without the spaces between letters and without the marks of prose."""
+    return _SPACES.sub("", _SILENT.sub("", text.source.strip().lower())).rstrip()
 
 
 def slipped(a: str, b: str, *, words: frozenset[str]) -> bool:
@@ -25,7 +37,9 @@ def slipped(a: str, b: str, *, words: frozenset[str]) -> bool:
     if a == b:
         return True
     place = next(i for i, (x, y) in enumerate(zip(a, b, strict=True)) if x != y)
-    exchanged = a[place + 1 : place + 2] + a[place] + a[place + 2 :]
-    return exchanged == b[place:] and all(
-        len(word) >= _LEAST_WORD and word not in _REAL_WORDS for word in words
+    neighbours = a[place : place + 2]
+    return (
+        neighbours.isalpha()
+        and a[:place] + neighbours[::-1] + a[place + 2 :] == b
+        and all(len(word) >= _LEAST_WORD and word not in _REAL_WORDS for word in words)
     )

@@ -24,6 +24,11 @@ class Text(msgspec.Struct, frozen=True, kw_only=True):
     pauses: tuple[bool, ...]
     """Whether a comma stands before the word."""
 
+    @property
+    def shouts(self) -> bool:
+        """Whether it is in capitals, and they say nothing."""
+        return len(self.raws) > 2 and 2 * sum(map(str.isupper, self.raws)) > len(self.raws)
+
 
 _TOKEN = re.compile(
     r"\.net\b|\b[a-z]\+\+|\b[a-z]#"

@@ -95,6 +95,9 @@ async def test_the_identity_names_all_that_decides_a_vector(embedder: ModelEmbed
         ("word " * 254, None),
         ("word " * 255, "too_long"),
         ("x" * 100_000, "too_long"),
+        ("unscramble " + "cra" * 34, "unreadable"),
+        ("what is \ua729 in print", "unreadable"),
+        ("what does \U0001f600 mean", "unreadable"),
     ],
 )
 def test_what_the_model_cannot_read_is_refused(

@@ -58,7 +58,7 @@ def server() -> ScriptedServer:
 
 
 async def opened(server: ScriptedServer, folder: Path, **more) -> RemoteEmbedder:
-    settings = {"cache": folder, "scripts": LATIN, "max_bytes": 100} | more
+    settings = {"cache": folder, "scripts": LATIN, "max_bytes": 120} | more
     return await RemoteEmbedder.open(server, Model(name="m", prefix="query: "), **settings)
 
 
@@ -241,7 +241,13 @@ async def test_what_is_no_embedding_is_a_fault(
 
 @pytest.mark.parametrize(
     ("text", "reason"),
-    [(" ", "empty"), ("чай", "script"), ("x" * 101, "too_long"), ("où?", None)],
+    [
+        (" ", "empty"),
+        ("чай", "script"),
+        ("x " * 61, "too_long"),
+        ("x" * 101, "unreadable"),
+        ("où?", None),
+    ],
 )
 async def test_what_the_model_cannot_read_is_not_sent(
     embedder: RemoteEmbedder, text: str, reason: str | None
