@@ -147,6 +147,15 @@ class Cache:
                 return Found(snapshot=lookup.snapshot, reasons=(unusable.reason,))
 
     async def _by_meaning(self, question: Question, exact: Found) -> Found:
+        try:
+            return await self._meant(question, exact)
+        except Exception:
+            # The border: whatever fails behind it is a miss, and never an error of the request.
+            self._metrics.faults.labels("semantic").inc()
+            log.exception("search by meaning failed, the request goes on without it")
+            return _with_reasons(exact, "semantic_fault")
+
+    async def _meant(self, question: Question, exact: Found) -> Found:
         with question.call.timing.phase("embed"):
             sought = await self._seek(question)
         barred = await self._learned_bar(question, sought)
