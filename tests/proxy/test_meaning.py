@@ -7,6 +7,7 @@ from misbehaving import plain, serving
 from running import CONFIG, completion, running
 from test_configchecks import policy
 
+from index.semantic import NoSemantic
 from proxy.settings.semantic import Refusal, Semantic
 from proxy.settings.volatile import Volatile
 
@@ -104,3 +105,20 @@ def test_what_cannot_be_meant_is_told_with_its_place():
         "policies/p/volatile/examples: examples are compared by meaning, and the policy has no "
         "`semantic`"
     ]
+
+
+async def test_a_fault_nobody_thought_of_is_a_miss_that_is_counted(tmp_path):
+    class Broken(NoSemantic):
+        async def search(self, scope, prompt, *, limit):
+            raise ArithmeticError("nobody thought of it")
+
+    async with (
+        serving(answer) as upstream,
+        running(config(upstream, "semantic: {}"), tmp_path) as p,
+    ):
+        p.proxy._cache.semantic = Broken()
+        found = [await p.ask(FIRST), await p.ask(FIRST)]
+        metrics = (await p.http.get(f"{p.admin_url}/metrics")).text
+    assert [one.headers["x-cache"] for one in found] == ["miss", "exact"]
+    assert "semantic_fault" in found[0].headers["cache-status"]
+    assert 'rejoinder_cache_faults_total{part="semantic"} 1.0' in metrics
