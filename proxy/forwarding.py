@@ -70,13 +70,13 @@ class Forwarder:
     def refresh(self, question: Question, found: Found) -> None:
         """Make a new answer in the background, unless one is being made already."""
         if not self._flights.has(question.key):
-            self._start(question, found, shared=True).finish_alone = True
+            self._start(question.beside(), found, shared=True).finish_alone = True
 
     def ask_beside(self, question: Question, found: Found) -> Flight:
         """Make an answer in the background that nobody joins or waits for. It is kept where `found`
         has a snapshot. Raises ClientError 429 as `board` does."""
         _reserve(question)
-        flight = self._start(question, found, shared=False)
+        flight = self._start(question.beside(), found, shared=False)
         flight.finish_alone = True
         return flight
 

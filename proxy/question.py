@@ -55,6 +55,11 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
         policy = self.route.policy
         return self.eligibility.write and policy is not None and policy.on_disconnect == "finish"
 
+    def beside(self) -> "Question":
+        """The same question, asked behind the back of whoever asked it."""
+        call = msgspec.structs.replace(self.call, timing=self.call.timing.beside())
+        return msgspec.structs.replace(self, call=call)
+
     def barred(self, reason: str) -> "Question":
         """The same question, for which there is no cache."""
         barred = Eligibility(read=False, write=False, semantic=False, reasons=(reason,))

@@ -10,7 +10,7 @@ from proxy.journal.erasure import Erasure, without_words
 from proxy.passage import Passage
 from proxy.question import Question
 from proxy.recollection import Remembered, recollection_of
-from proxy.seen import Seen, seen_of
+from proxy.seen import Seen
 
 MAX_REQUESTS = 1000
 """Of a process."""
@@ -36,10 +36,10 @@ class Recent:
         """A passage has ended. `gone`: keys of erased answers, whose questions are left out."""
         if passage.surface is None:
             return
-        seen = without_words(seen_of(passage), gone)
+        seen = without_words(passage.seen, gone)
         self._seen.append(seen)
         question = None if passage.answer is None else passage.answer.question
-        if question is not None:
+        if question is not None and not question.call.directives.no_store:
             self._remember(seen, question)
 
     def latest(self, limit: int) -> tuple[Seen, ...]:

@@ -91,8 +91,10 @@ def _asked(what: str, *, tenant: str | None, path: str, headers: dict[str, str])
         raise CommandFailed(f"{what} is not a request: {error}", code=MISUSED) from None
     if isinstance(body, dict) and isinstance(body.get("request"), dict):
         told = {**body.get("headers", {}), **headers}
-        named = {"path": body.get("path") or path, "headers": told}
+        kept = {name: body[name] for name in ("query", "directives") if name in body}
+        named = {"path": body.get("path") or path, "headers": told, **kept}
         if "tenant" in body and not headers:
-            whose = {"tenant": body["tenant"], **whose}
+            logged = {name: body[name] for name in ("tenant", "credential_id") if name in body}
+            whose = {**logged, **whose}
         return {"request": body["request"], **named, **whose}
     return {"request": body, "path": path, "headers": headers, **whose}

@@ -46,8 +46,12 @@ class Sender:
 
     async def _send(self, http: httpx.AsyncClient, wish: Wish) -> None:
         url, summary = self._url + wish.path, self._summary
-        headers = {"content-type": "application/json", **wish.headers}
+        if wish.query:
+            url = f"{url}?{wish.query}"
         try:
+            headers = {"content-type": b"application/json"} | {
+                name: text.encode("latin-1") for name, text in wish.headers.items()
+            }
             answer = await http.post(url, content=bytes(wish.request), headers=headers)
         except (httpx.HTTPError, httpx.InvalidURL, ValueError) as error:
             summary.fail(wish.line, f"no answer from {url}: {str(error) or type(error).__name__}")

@@ -12,8 +12,8 @@ from msgspec import UnsetType
 
 from proxy.commands.adminapi import Problem, Tally
 from proxy.commands.connection import LOCAL, Connection
-from proxy.commands.failure import FAILED, OK
-from proxy.commands.output import note, print_json, print_line
+from proxy.commands.failure import FAILED, MISUSED, OK, CommandFailed
+from proxy.commands.output import count, note, print_json, print_line
 from proxy.commands.progress import progress
 from proxy.commands.warming import Summary, Wish, wishes
 
@@ -25,6 +25,7 @@ def warm(
     /,
     *,
     url: str = "http://127.0.0.1:8080/v1",
+    tenant: str | None = None,
     api_key: Annotated[str, Parameter(env_var="OPENAI_API_KEY", show_default=False)] = "",
     concurrency: Annotated[int, Parameter(validator=Number(gte=1, lte=1000))] = 4,
     as_json: Annotated[bool, Parameter(name="--json")] = False,
@@ -37,6 +38,10 @@ def warm(
     {"request": body, "response": body}: its answer is stored through the admin port without asking
     an upstream, under the rules of an answer that has just come.
 
+    The request log is such a file, where it keeps bodies. Its lines are asked again with their
+    tags, namespace and lifetime; those whose client wanted nothing stored, that were refused, or
+    whose words were not kept are passed over.
+
     Answers belong to the tenant of the key, unless the policy shares them. What is cached costs
     nothing at the upstream, so a run that was broken off is simply begun again. The exit code is 1
     if a line failed.
@@ -47,6 +52,8 @@ def warm(
 
         rejoinder warm pairs.jsonl --admin http://127.0.0.1:8081
 
+        rejoinder warm requests.jsonl --tenant acme --api-key sk-of-acme
+
         rejoinder warm questions.jsonl --url http://10.0.0.7:8080/v1 --concurrency 16 --json
 
     Parameters
@@ -55,6 +62,8 @@ def warm(
         The lines.
     url
         The data port, with /v1.
+    tenant
+        Whose lines of a request log are asked again; needed where it has those of several.
     api_key
         The client's key.
     concurrency
@@ -64,25 +73,43 @@ def warm(
     """
     summary = Summary()
     keyed = {"authorization": f"Bearer {api_key}"} if api_key else {}
-    total = 0
-    with progress("reading") as advance:
-        for wish in wishes(file):
-            advance(1)
-            total += 1
-            if isinstance(wish, Problem):
-                summary.fail(wish.line, wish.reason)
-    with progress("warming", total=total - summary.failed) as advance:
+    total = _read(file, tenant, summary)
+    with progress("warming", total=total) as advance:
         _send_pairs(_pairs(file, keyed, advance), connection, summary)
         # Imported where it is needed: httpx comes with it.
         from proxy.commands.sending import Sender
 
         sender = Sender(url, headers=keyed, summary=summary, advance=advance)
-        asyncio.run(sender.send_all(_requests(file), concurrency=concurrency))
+        asyncio.run(sender.send_all(_requests(file, tenant), concurrency=concurrency))
     if as_json:
         print_json(msgspec.json.encode(summary))
     else:
         _print(summary)
     return FAILED if summary.failed else OK
+
+
+def _read(file: Path, tenant: str | None, summary: Summary) -> int:
+    """How many lines there are to send; what is wrong with the others stands in `summary`."""
+    total = 0
+    tenants: set[str] = set()
+    with progress("reading") as advance:
+        for wish in wishes(file):
+            advance(1)
+            match wish:
+                case Problem(line=line, reason=reason):
+                    summary.fail(line, reason)
+                case Wish(tenant=whose) if not whose or tenant in (None, whose):
+                    total += 1
+                    tenants.add(whose)
+                case _:
+                    summary.passed_over += 1
+    if len(tenants - {""}) > 1:
+        raise CommandFailed(
+            f"{file} has requests of {len(tenants)} tenants, and a key is one tenant's: say with"
+            f" --tenant whose are to be asked again ({', '.join(sorted(tenants)[:_MAX_SHOWN])})",
+            code=MISUSED,
+        )
+    return total
 
 
 def _pairs(file: Path, keyed: dict[str, str], advance: Callable[[int], None]) -> Iterator[bytes]:
@@ -93,9 +120,11 @@ def _pairs(file: Path, keyed: dict[str, str], advance: Callable[[int], None]) ->
             advance(1)
 
 
-def _requests(file: Path) -> Iterator[Wish]:
+def _requests(file: Path, tenant: str | None) -> Iterator[Wish]:
     for wish in wishes(file):
-        if isinstance(wish, Wish) and isinstance(wish.response, UnsetType):
+        if not isinstance(wish, Wish) or not isinstance(wish.response, UnsetType):
+            continue
+        if not wish.tenant or tenant in (None, wish.tenant):
             yield wish
 
 
@@ -126,3 +155,5 @@ def _print(summary: Summary) -> None:
         f"{summary.bypassed:,} not cached; pairs: {summary.stored:,} stored, "
         f"{summary.present:,} were there; {summary.failed:,} failed"
     )
+    if summary.passed_over:
+        print_line(f"{count(summary.passed_over, 'line')} of the request log passed over")

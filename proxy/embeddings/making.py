@@ -78,7 +78,7 @@ class Maker:
         """Make these again in the background, but for those that are being made already."""
         pieces = [piece for piece in stale if not self._flights.has(piece.key)]
         if pieces:
-            self._start(question, pieces, shared=True).finish_alone = True
+            self._start(question.beside(), pieces, shared=True).finish_alone = True
 
     def _joinable(self, piece: Piece) -> Flight | None:
         if piece.found.snapshot is None:

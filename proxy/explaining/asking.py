@@ -7,7 +7,7 @@ from msgspec import UNSET, Raw, UnsetType
 
 from index.errors import EmbedderFault
 from index.semantic import Semantic
-from proxy.call import UNLIMITED, Call, Caller, Headers, Surface
+from proxy.call import UNLIMITED, Call, Caller, Directives, Headers, Surface
 from proxy.deciding import Decider
 from proxy.errors import ClientError
 from proxy.explaining.comparing import beside, compare
@@ -17,7 +17,7 @@ from proxy.receiving import Receiver
 from proxy.recollection import Recollection, call_of
 from proxy.request.wire import surface_of
 from proxy.seen import Seen
-from proxy.tenants import Identity
+from proxy.tenants import ANONYMOUS, Identity
 
 
 class Asked(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -32,6 +32,11 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """The client's; a credential among them says whose request it is."""
     tenant: str | None = None
     """Whose request it is, where no credential says it; of an id: only if it is this one's."""
+    credential_id: str = ""
+    """A line of the request log has it: who shares answers with whom."""
+    directives: Directives | UnsetType = UNSET
+    """A line of the request log has them apart from the body."""
+    query: str = ""
 
     def __repr__(self) -> str:
         return f"Asked(request_id={self.request_id!r}, path={self.path!r})"
@@ -98,20 +103,37 @@ class Asking:
             (name.lower().encode("latin-1", "replace"), value.encode("latin-1", "replace"))
             for name, value in asked.headers.items()
         )
-        return self._receiver.decode(
+        call = self._receiver.decode(
             surface,
             path,
-            b"",
+            asked.query.encode("latin-1", "replace"),
             headers,
             bytes(asked.request),
             identity=self._identity(asked, headers),
             request_id="explain",
             grant=UNLIMITED,
         )
+        if not isinstance(asked.directives, UnsetType):
+            call = msgspec.structs.replace(call, directives=asked.directives)
+        self._check(call, asked)
+        return call
+
+    def _check(self, call: Call, asked: Asked) -> None:
+        """A tenant's name alone does not tell which of its answers are this caller's."""
+        policy = self._decider.decide(call).route.policy
+        if policy is None or policy.share != "credential" or asked.tenant in (None, ANONYMOUS):
+            return
+        if not call.caller.credential_id:
+            message = (
+                "Answers are shared by credential here, and a tenant may have several: give "
+                "headers with the client's key, or the id of a request that went through."
+            )
+            raise ClientError(400, message, param="headers")
 
     def _identity(self, asked: Asked, headers: Headers) -> Identity:
         if asked.tenant is not None:
-            return Identity(caller=Caller(tenant=asked.tenant, credential_id=""), credential=None)
+            caller = Caller(tenant=asked.tenant, credential_id=asked.credential_id)
+            return Identity(caller=caller, credential=None)
         try:
             return self._receiver.admit(headers)
         except ClientError as error:

@@ -10,7 +10,7 @@ from proxy.journal.erasure import Erasure, without_words
 from proxy.journal.masking import masked
 from proxy.passage import Passage
 from proxy.recollection import Recollection, Remembered, recollection_of
-from proxy.seen import Seen, seen_of
+from proxy.seen import Seen
 
 FORMAT_VERSION = 1
 """Of a line. One of another version is passed over."""
@@ -21,7 +21,6 @@ class Line(Seen, frozen=True, kw_only=True, omit_defaults=True):
     how `rejoinder warm` reads it."""
 
     v: int
-    phases_ms: dict[str, float] = msgspec.field(default_factory=dict)
     path: str = ""
     query: str = ""
     headers: dict[str, str] = msgspec.field(default_factory=dict)
@@ -39,15 +38,11 @@ def write_line(passage: Passage, *, bodies: bool, gone: Collection[str] = ()) ->
 
 def line_of(passage: Passage, *, bodies: bool, gone: Collection[str] = ()) -> Line:
     """See `write_line`."""
-    seen = without_words(seen_of(passage), gone)
+    seen = without_words(passage.seen, gone)
     question = None if passage.answer is None else passage.answer.question
-    spent = passage.timing.spent_s().items()
-    line = Line(
-        **{name: getattr(seen, name) for name in Seen.__struct_fields__},
-        v=FORMAT_VERSION,
-        phases_ms={name: round(seconds * 1000, 3) for name, seconds in spent},
-    )
-    if not bodies or question is None:
+    line = Line(**{name: getattr(seen, name) for name in Seen.__struct_fields__}, v=FORMAT_VERSION)
+    if not bodies or question is None or question.call.directives.no_store:
+        # RFC 9111, section 5.2.1.5: nothing of a request that says no-store is stored.
         near = tuple(msgspec.structs.replace(one, prompt="") for one in line.near)
         return msgspec.structs.replace(line, near=near)
     asked = recollection_of(question)

@@ -7,7 +7,6 @@ from proxy.journal.erasure import Erasure
 from proxy.journal.journal import Journal, NoJournal, make_journal
 from proxy.passage import Passage
 from proxy.recent import Recent
-from proxy.seen import seen_of
 from proxy.settings.config import Config
 
 _REMEMBERED_S = 3600.0
@@ -37,7 +36,7 @@ class Records:
         gone: frozenset[str] = frozenset()
         for erasure in self._erasures:
             if passage.arrived_at <= erasure.at and passage.surface is not None:
-                if erasure.covers(seen_of(passage)):
+                if erasure.covers(passage.seen):
                     return
                 gone |= erasure.keys
         self.recent.note(passage, gone=gone)

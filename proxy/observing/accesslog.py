@@ -6,8 +6,8 @@ from datetime import UTC, datetime
 import msgspec
 
 from proxy.observing.lines import Lines
-from proxy.passage import Ended, Passage
-from proxy.seen import Seen, seen_of
+from proxy.passage import Passage
+from proxy.seen import Ended, Seen
 
 
 class AccessLine(msgspec.Struct, frozen=True, kw_only=True):
@@ -66,7 +66,7 @@ class AccessLog:
 
 def line_of(passage: Passage) -> AccessLine:
     """Of a passage that has ended."""
-    seen = _NOTHING if passage.surface is None else seen_of(passage)
+    seen = _NOTHING if passage.surface is None else passage.seen
     timing = passage.timing
     return AccessLine(
         time=_spelled(passage.arrived_at),
@@ -92,7 +92,7 @@ def line_of(passage: Passage) -> AccessLine:
         attempts=len(timing.legs),
         first_ms=None if passage.first_ms is None else round(passage.first_ms, 3),
         total_ms=round(passage.total_ms, 3),
-        phases_ms={name: round(spent * 1000, 3) for name, spent in timing.spent_s().items()},
+        phases_ms=timing.spent_ms(),
     )
 
 

@@ -13,7 +13,7 @@ from proxy.observing.timing import Leg, Timing
 from proxy.observing.traceparent import Trace
 from proxy.outcome import Bypass, Miss
 from proxy.passage import Passage
-from proxy.seen import Seen, seen_of
+from proxy.seen import Seen
 
 Kind = Literal["server", "client", "internal"]
 Attributes = dict[str, str | int | float | bool | tuple[str, ...]]
@@ -121,11 +121,11 @@ def _root(passage: Passage, trace: Trace, timing: Timing) -> Span:
     if passage.status:
         attributes["http.response.status_code"] = passage.status
     if passage.surface is not None:
-        attributes |= _of_cache(seen_of(passage))
+        attributes |= _of_cache(passage.seen)
         attributes["gen_ai.operation.name"] = operation
     answer = passage.answer
     if answer is not None and isinstance(answer.outcome, (Miss, Bypass)):
-        attributes |= _of_usage(seen_of(passage))
+        attributes |= _of_usage(passage.seen)
     error = _error(passage)
     if error:
         attributes["error.type"] = error

@@ -112,6 +112,17 @@ class Timing:
             spent["upstream"] = upstream_s
         return spent
 
+    def spent_ms(self) -> dict[str, float]:
+        """The same in milliseconds, to be read."""
+        return {name: round(seconds * 1000, 3) for name, seconds in self.spent_s().items()}
+
+    def beside(self) -> "Timing":
+        """For what is made behind the answer's back: of the same trace, but no part of this
+        request's time."""
+        beside = Timing(trace=self.trace, when_leg_ends=self._when_leg_ends)
+        beside.model = self.model
+        return beside
+
     def upstream_s(self) -> float | None:
         """See `spent_s`; None where no upstream answered."""
         answered = [leg.answered_s for leg in self.legs if leg.answered_s is not None]

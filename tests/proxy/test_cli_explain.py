@@ -17,7 +17,10 @@ prices: {{"test-*": {{input: 2.0, output: 10.0}}}}
 tenants: {{keys: {{sk-one: acme}}}}
 policies:
   standard: {{ttl: 1h, share: tenant}}
+  own: {{ttl: 1h}}
+record: {{path: "{folder}/requests.jsonl", bodies: true}}
 routes:
+  - {{match: {{model: "test-own"}}, to: main, cache: own}}
   - {{match: {{model: "test-*"}}, to: main, cache: standard}}
 """
 
@@ -26,7 +29,7 @@ routes:
 async def p(tmp_path):
     async with (
         serving(good) as upstream,
-        running(CONFIG.format(upstream=upstream.url), tmp_path) as proxy,
+        running(CONFIG.format(upstream=upstream.url, folder=tmp_path), tmp_path) as proxy,
     ):
         yield proxy
 
@@ -49,6 +52,28 @@ def written(folder, name, **changes):
     body = {"model": "test-1", "messages": [{"role": "user", "content": "Why?"}], **changes}
     (folder / name).write_text(json.dumps(body))
     return str(folder / name)
+
+
+async def test_a_tenants_name_alone_does_not_say_whose_answers_are_shared(p, rejoinder, tmp_path):
+    await p.ask("Why?", model="test-own")
+    file = written(tmp_path, "own.json", model="test-own")
+    code, _, err = await rejoinder("explain", file, "--tenant", "acme")
+    assert code == 2
+    assert "shared by credential" in err
+    code, out, _ = await rejoinder("explain", file, "--api-key", "sk-one")
+    assert (code, out.splitlines()[0][:5]) == (0, "exact")
+
+
+async def test_a_line_of_the_request_log_is_explained_as_it_was_asked(p, rejoinder, tmp_path):
+    await p.ask("Why?", model="test-own", cache={"namespace": "n", "tags": ["doc:1"]})
+    await p.proxy.records.journal.flush()
+    file = tmp_path / "line.json"
+    file.write_text((tmp_path / "requests.jsonl").read_text())
+    code, out, err = await rejoinder("explain", file, "--json")
+    assert (code, err) == (0, "")
+    told = json.loads(out)
+    assert told["outcome"] == "exact"
+    assert told["tags"] == ["doc:1"]
 
 
 async def test_a_file_is_explained_in_lines_that_begin_with_the_answer(p, rejoinder, tmp_path):
@@ -96,7 +121,7 @@ async def test_erasing_says_what_is_gone(p, rejoinder):
     await p.ask("Why?")
     code, out, _ = await rejoinder("erase", "--tenant", "acme")
     assert code == 0
-    assert out.startswith("erased 1 answer, 0 log lines, 0 KV pages; 1 request in memory")
+    assert out.startswith("erased 1 answer, 1 log line, 0 KV pages; 1 request in memory")
     code, _, err = await rejoinder("erase")
     assert code == 2
     assert "--tenant" in err

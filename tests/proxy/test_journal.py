@@ -91,15 +91,16 @@ async def test_a_line_with_its_body_is_explained_after_the_memory_is_gone(tmp_pa
             assert told["key"] == line["key"]
 
 
-async def test_what_was_logged_can_be_warmed_with(tmp_path):
-    from proxy.commands.warming import Wish, wishes
-
+async def test_nothing_of_a_request_that_says_no_store_is_remembered(tmp_path):
     async with serving(good) as upstream, running(config(upstream, tmp_path), tmp_path) as p:
-        await p.ask("Why?", key="sk-secret-one")
-        await logged(p, tmp_path)
-        (wish,) = wishes(tmp_path / "requests.jsonl")
-        assert isinstance(wish, Wish)
-        assert json.loads(bytes(wish.request))["messages"][0]["content"] == "Why?"
+        said = await p.ask("Secret words", key="sk-secret-one", cache={"no-store": True})
+        (line,) = await logged(p, tmp_path)
+        asked = {"request_id": said.headers["x-request-id"]}
+        explained = await p.http.post(f"{p.admin_url}/cache/explain", json=asked)
+    assert line["reasons"] == ["no_store"]
+    assert "Secret words" not in (tmp_path / "requests.jsonl").read_text()
+    assert explained.status_code == 404
+
 
 
 async def test_a_log_that_cannot_be_written_costs_no_request(tmp_path):
@@ -124,7 +125,7 @@ def test_a_full_file_becomes_the_older_one_and_the_oldest_goes(tmp_path):
 
 
 def test_lines_are_read_backwards_across_blocks(tmp_path, monkeypatch):
-    monkeypatch.setattr("proxy.journal.files._BLOCK_BYTES", 7)
+    monkeypatch.setattr("proxy.journal.backwards._BLOCK_BYTES", 7)
     path = tmp_path / "log"
     lines = [b"x" * number for number in range(1, 20)]
     path.write_bytes(b"\n".join(lines) + b"\n")
@@ -226,6 +227,8 @@ async def test_what_is_done_on_the_admin_port_is_written_down(tmp_path):
             assert deeds[-1]["who"] == "127.0.0.1"
             erased = (await p.http.get(f"{p.admin_url}/audit?what=erase")).json()["deeds"]
             assert len(erased) == 1
+            older = await p.http.get(f"{p.admin_url}/audit?before={erased[0]['at']}&limit=1")
+            assert older.json()["deeds"] == [deeds[2]]
             assert "ada@" not in (tmp_path / "store.db.audit.jsonl").read_text()
 
 
