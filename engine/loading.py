@@ -30,6 +30,7 @@ from engine.sources.weights import locate
 from engine.text.chat import ChatTemplate
 from engine.text.prompts import Prompts
 from engine.text.tokenizer import Tokenizer
+from engine.warmup import warm_up
 
 
 class Loaded(msgspec.Struct, frozen=True, kw_only=True):
@@ -74,6 +75,8 @@ def load(config: EngineConfig, progress: Progress) -> Loaded:
         step_tokens=config.step_tokens,
         long_context=config.long_context,
     )
+    if device != CPU:
+        warm_up(engine)
     progress(1.0)
     prompts = Prompts(tokenizer, template)
     ready = Ready(

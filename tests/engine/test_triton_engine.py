@@ -22,6 +22,7 @@ from engine.models.graphs import filled_up, is_decode
 from engine.models.model import Model
 from engine.sampling import Sampling
 from engine.sources.gguf import GGUFFile
+from engine.warmup import warm_up
 
 GREEDY = Sampling(temperature=0.0, max_tokens=6)
 PROMPTS = ([1, 2, 3], [7] * 20 + [9], [40, 50, 60, 70])
@@ -69,6 +70,17 @@ def test_greedy_tokens_are_those_of_the_reference_and_triton_served_them_all(
         assert answers[number, 0].reason == expected.reason
     assert set(model.attention_calls) == {"triton"}
     assert model.attention_calls["triton"] > 0
+
+
+def test_warming_up_runs_prefill_and_decode_and_leaves_nothing(model: Model, tiny: Kit) -> None:
+    model.attention_calls.clear()
+    engine = _engine(model, _pool(model, "int8"), tiny)
+    warm_up(engine, (2, 20, 10_000))
+    assert engine.num_steps >= 4
+    assert set(model.attention_calls) == {"triton"}
+    now = engine.occupancy()
+    assert (now.running, now.waiting, now.cached_pages) == (0, 0, 0)
+    assert now.free_pages == now.num_pages
 
 
 def test_int8_pages_give_the_logits_that_torch_gives(model: Model, tiny: Kit) -> None:
