@@ -155,7 +155,8 @@ class PageArchive:
             dropped = [*self._cache.covered(scope), *self._shelf.covered(scope)]
             return _purged(dropped, scope, places=())
         in_memory = self._cache.purge(scope)
-        dropped = [*in_memory, *self._shelf.purge(scope, self._log.known)]
+        also = {page.digest for page in in_memory}
+        dropped = [*in_memory, *self._shelf.purge(scope, self._log.known, also=also)]
         return _purged(dropped, scope, places=(page.place for page in in_memory))
 
     def holdings(self) -> Holdings:

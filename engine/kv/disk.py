@@ -11,7 +11,6 @@ at a time has the file; it is as confidential as the prompts, and only its owner
 import fcntl
 import hashlib
 import logging
-import mmap
 import os
 import struct
 from pathlib import Path
@@ -60,6 +59,10 @@ class _Record(msgspec.Struct, frozen=True, kw_only=True):
     tags: tuple[str, ...] | None
     page_sha256: bytes
 
+    def is_of(self, page: KnownPage) -> bool:
+        """A digest finds a page, the tokens confirm it."""
+        return self.digest == page.digest and self.token_ids == page.token_ids
+
 
 class PageFile:
     """The file, open and locked. Raises OSError where the disk fails."""
@@ -69,7 +72,6 @@ class PageFile:
         self._descriptor = descriptor
         self._shape = shape
         self._slot_bytes = _RECORD_BYTES + _whole_blocks(shape.page_bytes)
-        self._map: mmap.mmap | None = None
         self.moment = moment
         """The last purge that its pages have seen; None for a new file."""
 
@@ -86,11 +88,15 @@ class PageFile:
             os.close(descriptor)
             descriptor = _locked(path)
         header = _read_header(descriptor)
-        if header is None or header.version != FORMAT_VERSION or header.shape != shape:
-            file = cls(descriptor, shape, moment=None)
+        if header is not None and header.version == FORMAT_VERSION and header.shape == shape:
+            return cls(descriptor, shape, moment=header.moment)
+        file = cls(descriptor, shape, moment=None)
+        try:
             file.clear(None)
-            return file
-        return cls(descriptor, shape, moment=header.moment)
+        except OSError:
+            file.close()
+            raise
+        return file
 
     @property
     def page_tokens(self) -> int:
@@ -106,11 +112,11 @@ class PageFile:
         return max(os.fstat(self._descriptor).st_size - _BLOCK_BYTES, 0) // self._slot_bytes
 
     def pages(self) -> list[KnownPage]:
-        """Everything whose record is whole. The pages themselves are checked when they are read."""
+        """Everything whose record is whole; `place` is the slot. The pages themselves are checked
+        when they are read."""
         found = []
         for slot in range(self.num_slots):
-            first = self._at(slot)
-            record = _decode(self._mapped()[first : first + _RECORD_BYTES])
+            record = self._record(slot)
             if record is not None:
                 tags = None if record.tags is None else frozenset(record.tags)
                 found.append(
@@ -124,49 +130,54 @@ class PageFile:
                 )
         return found
 
-    def read(self, slot: int) -> bytes | None:
-        """The page in a slot; None where it is not what was written."""
-        if slot >= self.num_slots:
+    def read(self, page: KnownPage) -> bytes | None:
+        """What lies at its place; None where that is not this page as it was written."""
+        record = self._record(page.place)
+        if record is None or not record.is_of(page):
             return None
-        first = self._at(slot)
-        record = _decode(self._mapped()[first : first + _RECORD_BYTES])
-        if record is None:
-            return None
-        first += _RECORD_BYTES
-        page = self._mapped()[first : first + self._shape.page_bytes]
-        return page if hashlib.sha256(page).digest() == record.page_sha256 else None
+        first = self._at(page.place) + _RECORD_BYTES
+        contents = os.pread(self._descriptor, self._shape.page_bytes, first)
+        return contents if hashlib.sha256(contents).digest() == record.page_sha256 else None
 
-    def write(self, page: KnownPage, slot: int, contents: bytes) -> None:
-        """Into a free slot, or in place of what was there."""
+    def write(self, page: KnownPage, contents: bytes) -> None:
+        """At its place, whatever was there."""
         sha256 = hashlib.sha256(contents).digest()
-        os.pwrite(self._descriptor, bytes(_RECORD_BYTES), self._at(slot))
+        first = self._at(page.place)
+        self._write(bytes(_RECORD_BYTES), first)
         padding = bytes(self._slot_bytes - _RECORD_BYTES - len(contents))
-        os.pwrite(self._descriptor, contents + padding, self._at(slot) + _RECORD_BYTES)
-        os.pwrite(self._descriptor, _encode(page, sha256), self._at(slot))
+        self._write(contents + padding, first + _RECORD_BYTES)
+        self._write(_encode(page, sha256), first)
 
-    def retag(self, page: KnownPage, slot: int) -> None:
-        """Write the tags that the page in the slot has by now."""
-        # The map is the reader's, which may be another thread.
-        record = _decode(os.pread(self._descriptor, _RECORD_BYTES, self._at(slot)))
-        if record is not None:
-            os.pwrite(self._descriptor, _encode(page, record.page_sha256), self._at(slot))
+    def retag(self, page: KnownPage) -> None:
+        """Write the tags that the page has by now, if it lies at its place."""
+        record = self._record(page.place)
+        if record is not None and record.is_of(page):
+            self._write(_encode(page, record.page_sha256), self._at(page.place))
+
+    def blank(self, slot: int) -> None:
+        """Overwrite what is there."""
+        self._write(bytes(self._slot_bytes), self._at(slot))
 
     def erase(self, slots: list[int], moment: Moment | None) -> None:
         """Overwrite them, for good; then say that the pages have seen the purge of `moment`."""
         for slot in slots:
-            os.pwrite(self._descriptor, bytes(self._slot_bytes), self._at(slot))
+            self.blank(slot)
         os.fdatasync(self._descriptor)
         self._write_header(moment)
 
     def clear(self, moment: Moment | None) -> None:
-        """Begin anew, without a page."""
-        self._unmap()
+        """Begin anew, without a page. The space is given back to the file system, which nobody can
+        read it through any more; it is not overwritten."""
         os.ftruncate(self._descriptor, 0)
         self._write_header(moment)
 
+    def keep(self, num_slots: int) -> None:
+        """Give back what lies beyond the first ones."""
+        if self.num_slots >= num_slots:
+            os.ftruncate(self._descriptor, self._at(num_slots))
+
     def close(self) -> None:
         """Gives the file back. Idempotent."""
-        self._unmap()
         if self._descriptor >= 0:
             os.close(self._descriptor)
             self._descriptor = -1
@@ -179,21 +190,18 @@ class PageFile:
         text = msgspec.json.encode(header)
         block = _MAGIC + _LENGTH.pack(len(text)) + text
         block = block.ljust(_BLOCK_BYTES - _SHA_BYTES, b"\0")
-        os.pwrite(self._descriptor, block + hashlib.sha256(block).digest(), 0)
+        self._write(block + hashlib.sha256(block).digest(), 0)
         os.fdatasync(self._descriptor)
         self.moment = moment
 
-    def _mapped(self) -> mmap.mmap:
-        size = os.fstat(self._descriptor).st_size
-        if self._map is None or len(self._map) != size:
-            self._unmap()
-            self._map = mmap.mmap(self._descriptor, size, access=mmap.ACCESS_READ)
-        return self._map
+    def _record(self, slot: int) -> _Record | None:
+        return _decode(os.pread(self._descriptor, _RECORD_BYTES, self._at(slot)))
 
-    def _unmap(self) -> None:
-        if self._map is not None:
-            self._map.close()
-            self._map = None
+    def _write(self, data: bytes, offset: int) -> None:
+        """Whole, or OSError: a full disk takes a part first, and says so when asked again."""
+        while data:
+            num_written = os.pwrite(self._descriptor, data, offset)
+            data, offset = data[num_written:], offset + num_written
 
 
 def _locked(path: Path) -> int:

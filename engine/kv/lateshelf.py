@@ -1,7 +1,7 @@
 """A shelf whose file another engine still has: that one is about to end, after a reload."""
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 from engine.kv.disk import FileBusy
 from engine.kv.pagehash import PageChain
@@ -51,8 +51,10 @@ class LateShelf:
     def restore(self, chain: PageChain, token_ids: Sequence[int], *, max_pages: int) -> int:
         return self._shelf.restore(chain, token_ids, max_pages=max_pages)
 
-    def purge(self, scope: Scope, moment: Moment | None) -> list[KnownPage]:
-        return self._shelf.purge(scope, moment)
+    def purge(
+        self, scope: Scope, moment: Moment | None, *, also: Collection[bytes] = ()
+    ) -> list[KnownPage]:
+        return self._shelf.purge(scope, moment, also=also)
 
     def covered(self, scope: Scope) -> list[KnownPage]:
         return self._shelf.covered(scope)

@@ -10,11 +10,12 @@ from engine.config import EngineConfig
 from engine.kv.archive import Archive, NoArchive, PageArchive
 from engine.kv.blocks import PageAllocator
 from engine.kv.disk import FileBusy, PageFile, Shape
+from engine.kv.diskshelf import DiskShelf
 from engine.kv.lateshelf import LateShelf
 from engine.kv.moves import PageMover, SwapIn, SwapOut
 from engine.kv.pool import PagePool
 from engine.kv.prefix import NoPrefix, Prefix, PrefixCache
-from engine.kv.shelf import DiskShelf, NoShelf, Shelf
+from engine.kv.shelf import NoShelf, Shelf
 from engine.kv.swap import CostMeter, Costs, SwapSlots
 
 log = logging.getLogger("engine.kv.paging")
@@ -84,13 +85,18 @@ def _shelf(
     )
 
     def on_disk() -> DiskShelf:
-        return DiskShelf(
-            PageFile.open(path, shape),
-            max_bytes=config.kv_disk_bytes,
-            cache=cache,
-            pages=pages,
-            storage=pool.storage,
-        )
+        file = PageFile.open(path, shape)
+        try:
+            return DiskShelf(
+                file,
+                max_bytes=config.kv_disk_bytes,
+                cache=cache,
+                pages=pages,
+                storage=pool.storage,
+            )
+        except OSError:
+            file.close()
+            raise
 
     try:
         return on_disk()

@@ -1,7 +1,6 @@
 """Pages by the digests of their contents, each knowing the page before it. Plain Python."""
 
-from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 import msgspec
 
@@ -29,6 +28,7 @@ class PageTree:
 
     def __init__(self) -> None:
         self._pages: dict[bytes, KnownPage] = {}
+        self._following: dict[bytes, dict[bytes, KnownPage]] = {}
 
     def __len__(self) -> int:
         return len(self._pages)
@@ -44,30 +44,44 @@ class PageTree:
         page = self._pages.get(digest)
         return page if page is not None and page.token_ids == tuple(token_ids) else None
 
+    def page(self, digest: bytes) -> KnownPage:
+        """Of a digest that is known."""
+        return self._pages[digest]
+
     def add(self, page: KnownPage) -> None:
         """A page whose digest is not known yet."""
         assert page.digest not in self._pages
         self._pages[page.digest] = page
+        self._following.setdefault(page.parent, {})[page.digest] = page
+
+    def is_continued(self, page: KnownPage) -> bool:
+        """Another page here comes after it."""
+        return page.digest in self._following
+
+    def following(self, digest: bytes) -> Iterator[KnownPage]:
+        """The pages that come after the one of that digest; who came last is first."""
+        return reversed(self._following.get(digest, {}).values())
 
     def remove(self, page: KnownPage) -> None:
         """What continues it stays, and is found again when the page is back."""
         del self._pages[page.digest]
+        beside = self._following[page.parent]
+        del beside[page.digest]
+        if not beside:
+            del self._following[page.parent]
 
     def use(self, page: KnownPage) -> None:
         """Move it to the end of the order."""
         self._pages[page.digest] = self._pages.pop(page.digest)
 
-    def covered(self, scope: Scope) -> list[KnownPage]:
-        """What a purge has to take: the pages it names, and all that continue them, since their
-        keys and values were computed from them."""
-        following: defaultdict[bytes, list[KnownPage]] = defaultdict(list)
-        for page in self:
-            following[page.parent].append(page)
+    def covered(self, scope: Scope, *, also: Collection[bytes] = ()) -> list[KnownPage]:
+        """What a purge has to take: the pages it names, those with the digests in `also`, and all
+        that continue them, since their keys and values were computed from them."""
         found: dict[bytes, KnownPage] = {}
-        pending = [page for page in self if scope.covers(page.tags)]
+        pending = [page for page in self if scope.covers(page.tags) or page.digest in also]
         while pending:
             page = pending.pop()
             if page.digest not in found:
                 found[page.digest] = page
-                pending += following[page.digest]
+                pending += self.following(page.digest)
         return list(found.values())

@@ -1,5 +1,6 @@
 """The file of pages: what is found again, and what is never misread."""
 
+import errno
 import os
 import stat
 from pathlib import Path
@@ -29,7 +30,7 @@ def filled(path: Path) -> None:
     file = PageFile.open(path, SHAPE)
     file.erase([], NOW)
     for number in (1, 2, 3):
-        file.write(page(number, place=number - 1), number - 1, contents(number))
+        file.write(page(number, place=number - 1), contents(number))
     file.close()
 
 
@@ -42,7 +43,7 @@ def test_pages_are_found_again_as_they_were(tmp_path: Path) -> None:
         (p.digest, p.parent, p.token_ids, p.tags, p.place)
         for p in (page(1, place=0), page(2, place=1), page(3, place=2))
     ]
-    assert [file.read(p.place) for p in found] == [contents(n) for n in (1, 2, 3)]
+    assert [file.read(p) for p in found] == [contents(n) for n in (1, 2, 3)]
     assert stat.S_IMODE((tmp_path / "pages").stat().st_mode) == 0o600
     file.close()
     file.close()
@@ -65,7 +66,7 @@ def test_a_flipped_bit_anywhere_is_a_page_less_and_never_a_wrong_one(tmp_path: P
         at = 4096 + slot_bytes + offset
         path.write_bytes(whole[:at] + bytes([whole[at] ^ 0x10]) + whole[at + 1 :])
         file = PageFile.open(path, SHAPE)
-        read = {p.place: file.read(p.place) for p in file.pages()}
+        read = {p.place: file.read(p) for p in file.pages()}
         assert (read[0], read.get(1), read[2]) == (contents(1), None, contents(3))
         file.close()
 
@@ -77,9 +78,9 @@ def test_a_torn_file_gives_what_is_whole(tmp_path: Path, length: int) -> None:
     os.truncate(path, length)
     file = PageFile.open(path, SHAPE)
     for found in file.pages():
-        assert file.read(found.place) == contents(found.place + 1)
-    file.write(page(9, place=0), 0, contents(9))
-    assert file.read(0) == contents(9)
+        assert file.read(found) == contents(found.place + 1)
+    file.write(page(9, place=0), contents(9))
+    assert file.read(page(9, place=0)) == contents(9)
     file.close()
 
 
@@ -127,15 +128,38 @@ def test_what_is_erased_is_not_on_the_disk_any_more(tmp_path: Path) -> None:
     data = path.read_bytes()
     assert (contents(1) in data, contents(2) in data) == (True, False)
     file = PageFile.open(path, SHAPE)
-    assert (len(file.pages()), file.read(1), file.moment) == (2, None, later)
+    assert (len(file.pages()), file.read(page(2, place=1)), file.moment) == (2, None, later)
     file.close()
 
 
 def test_new_tags_take_the_place_of_old_ones_and_too_many_become_any(tmp_path: Path) -> None:
     filled(tmp_path / "pages")
     file = PageFile.open(tmp_path / "pages", SHAPE)
-    file.retag(page(1, place=0, tags=frozenset({"t", "u"})), 0)
-    file.retag(page(2, place=1, tags=frozenset(f"{n:0200}" for n in range(100))), 1)
+    file.retag(page(1, place=0, tags=frozenset({"t", "u"})))
+    file.retag(page(2, place=1, tags=frozenset(f"{n:0200}" for n in range(100))))
     assert [found.tags for found in file.pages()] == [{"t", "u"}, None, {"t"}]
-    assert file.read(0) == contents(1)
+    assert file.read(page(1, place=0)) == contents(1)
     file.close()
+
+
+def test_another_page_at_the_same_place_is_not_what_was_asked_for(tmp_path: Path) -> None:
+    filled(tmp_path / "pages")
+    file = PageFile.open(tmp_path / "pages", SHAPE)
+    assert file.read(page(1, place=1)) is None
+    file.retag(page(1, place=1, tags=None))
+    assert [found.digest[0] for found in file.pages()] == [1, 2, 3]
+    file.close()
+
+
+def test_a_file_that_cannot_be_begun_is_free_for_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "ftruncate", _no_space)
+        with pytest.raises(OSError, match="No space"):
+            PageFile.open(tmp_path / "pages", SHAPE)
+    PageFile.open(tmp_path / "pages", SHAPE).close()
+
+
+def _no_space(*_: object) -> None:
+    raise OSError(errno.ENOSPC, "No space left on device")
