@@ -1,12 +1,16 @@
 """Next tokens from logits."""
 
+import logging
 import math
 from collections import Counter
 from collections.abc import Sequence as Many
+from typing import cast
 
 import msgspec
+import numpy as np
 import torch
 
+from engine.grammars.matcher import Matcher
 from engine.process.protocol import TokenChoice, TokenLogprob
 from engine.sampling import Sampling
 from engine.sequence import Sequence
@@ -17,6 +21,8 @@ _FEW = 4096
 """So many allowed tokens are drawn from by themselves, more as part of the whole vocabulary."""
 _LIKELIEST = 1024
 """Top-p looks at so many tokens before it sorts the whole vocabulary: it rarely has to."""
+
+log = logging.getLogger("engine.sampler")
 
 
 class Pick(msgspec.Struct, frozen=True, kw_only=True):
@@ -33,21 +39,28 @@ class Sampler:
         self._tokenizer = tokenizer
 
     @torch.inference_mode()
-    def sample(self, logits: torch.Tensor, sequences: Many[Sequence]) -> list[Pick]:
-        """`logits` float32 [len(sequences), vocab_size or more], left as they are. Draws one number
-        from the random state of each sequence that is not greedy. Log-probabilities are the
-        model's own, whatever penalties, bias and grammar made of them."""
+    def sample(self, logits: torch.Tensor, sequences: Many[Sequence]) -> list[Pick | None]:
+        """`logits` float32 [len(sequences), vocab_size or more], left as they are. Draws a number
+        from the random state of each sequence that is not greedy, and another one where a grammar
+        does not allow what that gave. Log-probabilities are the model's own, whatever penalties,
+        bias and grammar made of them. None: no token can be drawn for that sequence; it is logged
+        why, and the others are not concerned."""
         # Some models have more rows than tokens, up to a round number.
         logits = logits[:, : self._tokenizer.vocab_size]
-        greedy = logits.argmax(dim=-1).tolist()
-        picks = []
+        greedy = _likeliest(logits)
         if not all(_is_bare(sequence) for sequence in sequences):
             logits = logits.cpu()  # many small steps, each of which a GPU would be asked for
-        for row, sequence, likeliest in zip(logits, sequences, greedy, strict=True):
+        rows = zip(logits, sequences, greedy, strict=True)
+        return [self._pick(row, sequence, likeliest) for row, sequence, likeliest in rows]
+
+    def _pick(self, row: torch.Tensor, sequence: Sequence, likeliest: int) -> Pick | None:
+        try:
             plain = _is_likeliest(sequence)
             token_id = likeliest if plain else self._drawn(row, sequence)
-            picks.append(Pick(token_id=token_id, choice=self._choice(row, token_id, sequence)))
-        return picks
+            return Pick(token_id=token_id, choice=self._choice(row, token_id, sequence))
+        except Exception:
+            log.exception("no token for request %d", sequence.request_id)
+            return None
 
     def _choice(self, row: torch.Tensor, token_id: int, sequence: Sequence) -> TokenChoice | None:
         if sequence.sampling.top_logprobs is None:
@@ -63,20 +76,39 @@ class Sampler:
         """A token of the logits with penalties and bias, of those that the grammar allows."""
         row = _penalised(row, sequence)
         sampling = sequence.sampling
-        if sequence.matcher is None:
-            if sampling.ignore_eos or sequence.num_output < sampling.min_tokens:
-                ends = torch.tensor(sorted(self._tokenizer.end_ids))
-                row = row.index_fill(0, ends, -math.inf)
-            return _draw(row, sequence)
-        allowed = torch.from_numpy(sequence.matcher.allowed())
-        if int(allowed.sum()) > _FEW:
-            return _draw(row.where(allowed, -math.inf), sequence)
-        token_ids = allowed.nonzero()[:, 0]
-        return int(token_ids[_draw(row[token_ids], sequence)])
+        if sequence.matcher is not None:
+            return _drawn_of_allowed(row, sequence, sequence.matcher)
+        if sampling.ignore_eos or sequence.num_output < sampling.min_tokens:
+            ends = torch.tensor(sorted(self._tokenizer.end_ids), dtype=torch.int64)
+            row = row.index_fill(0, ends, -math.inf)
+        return _draw(row, sequence)
 
     def _logprob(self, token_id: int, logprob: float) -> TokenLogprob:
         text = self._tokenizer.bytes_of(token_id) or self._tokenizer.name(token_id).encode()
         return TokenLogprob(token=text, logprob=logprob)
+
+
+def _likeliest(logits: torch.Tensor) -> list[int]:
+    """Of each row; of equals the first. On a CPU numpy's search is ten times as fast as torch's."""
+    if logits.device.type == "cpu":
+        return cast("list[int]", logits.numpy().argmax(axis=1).tolist())
+    return logits.argmax(dim=-1).tolist()
+
+
+def _drawn_of_allowed(row: torch.Tensor, sequence: Sequence, matcher: Matcher) -> int:
+    """As if all that is not allowed had no probability. To ask about one token costs a hundredth
+    of a list of all, and a token that is drawn from everything is mostly allowed; where it is not,
+    it is drawn again, from the list: the distribution is the same (rejection sampling, von Neumann,
+    1951). Not so where the likeliest are singled out before: they are to be of the allowed ones."""
+    if not _is_truncated(sequence.sampling):
+        token_id = _draw(row, sequence)
+        if matcher.allows(token_id):
+            return token_id
+    allowed = matcher.allowed()
+    if np.count_nonzero(allowed) > _FEW:
+        return _draw(row.where(torch.from_numpy(allowed), -math.inf), sequence)
+    token_ids = torch.from_numpy(np.flatnonzero(allowed))
+    return int(token_ids[_draw(row[token_ids], sequence)])
 
 
 def _is_likeliest(sequence: Sequence) -> bool:
@@ -88,10 +120,20 @@ def _is_bare(sequence: Sequence) -> bool:
     return _is_likeliest(sequence) and sequence.sampling.top_logprobs is None
 
 
+def _is_greedy(sampling: Sampling) -> bool:
+    return sampling.temperature < _GREEDY_BELOW
+
+
+def _is_truncated(sampling: Sampling) -> bool:
+    """Unlikely tokens have no chance."""
+    shortens = sampling.top_k or sampling.top_p < 1 or sampling.min_p
+    return bool(shortens) and not _is_greedy(sampling)
+
+
 def _is_plain(sampling: Sampling) -> bool:
     """The likeliest token of the bare logits is the answer."""
     return (
-        sampling.temperature < _GREEDY_BELOW
+        _is_greedy(sampling)
         and _is_unpenalised(sampling)
         and not (sampling.min_tokens or sampling.ignore_eos)
     )
@@ -128,8 +170,8 @@ def _penalised(row: torch.Tensor, sequence: Sequence) -> torch.Tensor:
 
 def _draw(row: torch.Tensor, sequence: Sequence) -> int:
     sampling = sequence.sampling
-    if sampling.temperature < _GREEDY_BELOW:
-        return int(row.argmax())
+    if _is_greedy(sampling):
+        return _likeliest(row[None])[0]
     kept = _kept((row / sampling.temperature).softmax(dim=-1), sampling)
     # Inverse of the distribution function: one number a token, whatever the vocabulary's size.
     cumulative = kept.probabilities.double().cumsum(dim=-1)
@@ -157,8 +199,9 @@ def _kept(probabilities: torch.Tensor, sampling: Sampling) -> _Kept:
         inside = before < sampling.top_p * total
         inside[0] = True
         probabilities, token_ids = probabilities[inside], token_ids[inside]
-    least = sampling.min_p * probabilities.max()
-    probabilities = torch.where(probabilities >= least, probabilities, 0.0)
+    if sampling.min_p:
+        least = sampling.min_p * probabilities.max()
+        probabilities = torch.where(probabilities >= least, probabilities, 0.0)
     return _Kept(probabilities=probabilities, token_ids=token_ids)
 
 

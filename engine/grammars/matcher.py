@@ -27,6 +27,10 @@ class Matcher:
         bits = np.unpackbits(packed, count=self._vocab_size, bitorder="little")
         return bits.view(np.bool_)
 
+    def allows(self, token_id: int) -> bool:
+        """What `allowed` says of one token, before the text is complete: then it is no more."""
+        return self._matcher.validate_tokens([token_id]) == 1
+
     def accept(self, token_id: int) -> None:
         """Go on to the state after a token. Raises GrammarFault where the grammar refuses it or
         has become too complex; the matcher is then of no more use."""

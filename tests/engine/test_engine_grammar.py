@@ -35,6 +35,9 @@ class Failing(Matcher):
         allowed[258] = False
         return allowed
 
+    def allows(self, token_id: int) -> bool:
+        return bool(self.allowed()[token_id])
+
     def accept(self, token_id: int) -> None:
         if not self._left:
             raise GrammarFault("too complex")

@@ -60,6 +60,14 @@ def test_the_end_comes_when_the_text_is_whole_and_not_before(tiny: Kit) -> None:
     assert matcher.complete
 
 
+def test_what_is_said_of_one_token_is_what_is_said_of_all(tiny: Kit) -> None:
+    matcher = _matcher(tiny, Constraint(schema=json.dumps(SCHEMA)))
+    for byte in '{"a": -12,"b":"é"}'.encode():
+        assert [matcher.allows(token_id) for token_id in range(259)] == matcher.allowed().tolist()
+        matcher.accept(byte)
+    assert matcher.complete
+
+
 def test_any_object_is_an_object(tiny: Kit) -> None:
     constraint = Constraint(schema='{"type":"object"}')
     assert _fits(_matcher(tiny, constraint), '{"x": [1, {"y": null}], "z": "ü\\n"}')

@@ -1,10 +1,12 @@
 import math
 from collections import Counter
 
+import numpy as np
 import pytest
 import torch
 from enginekit import Kit
 
+from engine.grammars.matcher import Matcher
 from engine.kv.pagehash import PageChain
 from engine.sampler import Sampler
 from engine.sampling import Sampling
@@ -17,12 +19,27 @@ def sampler(tiny: Kit) -> Sampler:
     return Sampler(tiny.tokenizer)
 
 
+class Only(Matcher):
+    """Allows some letters, anywhere."""
+
+    def __init__(self, letters: str) -> None:
+        self._letters = set(map(_id, letters))
+
+    def allows(self, token_id: int) -> bool:
+        return token_id in self._letters
+
+    def allowed(self) -> np.ndarray:
+        return np.array([self.allows(token_id) for token_id in range(259)])
+
+
 def _sequence(
-    tiny: Kit, sampling: Sampling, *, prompt: list[int] | None = None, index: int = 0
-) -> Sequence:
+    tiny: Kit, sampling: Sampling, *, prompt: list[int] | None = None, index: int = 0,
+    matcher: Matcher | None = None,
+) -> Sequence:  # fmt: skip
     return Sequence(
         sequence_id=0, request_id=0, index=index, prompt_ids=prompt or [0], max_new_tokens=9,
         sampling=sampling, answer=Answer(tiny.tokenizer, ()), chain=PageChain(b"", page_tokens=32),
+        matcher=matcher,
     )  # fmt: skip
 
 
@@ -146,6 +163,25 @@ def test_log_probabilities_are_those_of_the_bare_logits(tiny: Kit, sampler: Samp
     assert choice.chosen.token == b"c"
     assert math.isclose(choice.chosen.logprob, math.log(0.2), rel_tol=1e-4)
     assert [top.token for top in choice.top] == [b"a", b"b"]
+
+
+@pytest.mark.parametrize(
+    ("sampling", "a_share"),
+    [
+        (Sampling(seed=1), 0.6),  # 0.3 / (0.3 + 0.2)
+        (Sampling(seed=1, top_p=0.55), 1.0),  # a alone is more than that of what is allowed
+        (Sampling(seed=1, top_k=2), 0.6),
+        (Sampling(temperature=0), 1.0),
+    ],
+    ids=["all", "top_p", "top_k", "greedy"],
+)
+def test_a_grammar_shares_out_among_its_tokens_what_others_would_have_had(
+    tiny: Kit, sampler: Sampler, sampling: Sampling, a_share: float
+) -> None:
+    row = _logits(a=0.3, b=0.2, x=0.4, y=0.1)
+    drawn = _drawn(sampler, row, _sequence(tiny, sampling, matcher=Only("ab")), 2000)
+    assert set(drawn) <= {"a", "b"}
+    assert abs(drawn["a"] / 2000 - a_share) < 0.05
 
 
 def test_rows_beyond_the_vocabulary_are_never_drawn(tiny: Kit, sampler: Sampler) -> None:
