@@ -6,7 +6,7 @@ last to arrive gives up its pages and waits, at the front; they are swapped out,
 later, whichever is cheaper, so it continues as if nothing had been.
 
 A sequence begins with what it need not compute: pages of its own that were swapped out, those of
-its request's first choice, or those of the prefix cache.
+its request's first choice, or those of the prefix cache, the last of them in part.
 """
 
 import itertools
@@ -134,6 +134,7 @@ class Scheduler:
                 budget -= self._chunk(sequence, budget, planned)
         while budget > 0 and self._admit():
             budget -= self._chunk(self._running[-1], budget, planned)
+        assert planned or not self.sequences(), "there is work, and none of it would ever be done"
         return Plan(moves=self._moves, work=planned)
 
     def computed(self, item: Scheduled) -> None:
@@ -229,9 +230,26 @@ class Scheduler:
         leader = sequence.leader
         if leader is not None and leader in self._running and not sequence.num_output:
             return self._forked(leader)
+        return self._found(sequence)
+
+    def _found(self, sequence: Sequence) -> _Beginning:
         # The last token is always computed: the next one comes from it.
-        shared = self._find(sequence, max_tokens=len(sequence.token_ids) - 1)
-        return _Beginning(num_computed=len(shared) * self._page_tokens, shared=shared)
+        max_tokens = len(sequence.token_ids) - 1
+        shared = self._find(sequence, max_tokens=max_tokens)
+        num_computed = len(shared) * self._page_tokens
+        part = None
+        if sequence.retention.shares:
+            part = self._prefix.part(
+                sequence.chain,
+                sequence.token_ids,
+                len(shared),
+                max_tokens=max_tokens - num_computed,
+            )
+        if part is None:
+            return _Beginning(num_computed=num_computed, shared=shared)
+        return _Beginning(
+            num_computed=num_computed + part.num_tokens, shared=shared, copied=part.page
+        )
 
     def _swapped(self, sequence: Sequence) -> _Beginning:
         shared = self._find(sequence, max_tokens=sequence.num_kv)
@@ -279,6 +297,8 @@ class Scheduler:
             SwapIn(slot=slot, page=page) for slot, page in zip(beginning.slots, own, strict=False)
         ]
         if beginning.copied is not None:
+            # To make room, that page may have been given up just now, to this sequence even. It is
+            # read before anything is written there: moves are made in order, then a step computes.
             self._moves.append(Copy(source=beginning.copied, target=own[0]))
         self._free_slots(sequence)
         if is_first and sequence.cached_tokens is None:

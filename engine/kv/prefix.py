@@ -1,14 +1,19 @@
 """The prefix cache: full pages of earlier sequences, found by the tokens that they hold.
 
 Who asks for pages gives a chain of digests and the tokens themselves: a digest finds a page, the
-tokens confirm it. Pages that nobody holds stay until their memory is wanted; then those that were
-used least lately go, and none before what continues it (`PageAllocator.least_lately_used`).
+tokens confirm it. Where a prompt leaves what is known in the middle of a page, that page is copied,
+and the prompt goes on from there. Pages that nobody holds stay until their memory is wanted; then
+those that were used least lately go, and none before what continues it
+(`PageAllocator.least_lately_used`).
 """
 
 import enum
+import itertools
 import time
 from collections.abc import Callable, Sequence
 from typing import Protocol
+
+import msgspec
 
 from engine.kv.blocks import PageAllocator
 from engine.kv.outline import Use, outline
@@ -16,6 +21,9 @@ from engine.kv.pagehash import PageChain
 from engine.kv.purges import Scope, Tags, merged
 from engine.kv.tree import KnownPage, PageTree
 from engine.process.protocol import Outlined
+
+_MAX_LOOKED_AT = 64
+"""Of the pages that continue another, so many are asked how far they go along."""
 
 
 class Publication(enum.Enum):
@@ -28,11 +36,26 @@ class Publication(enum.Enum):
     """The page before it is not there, so nobody could find it."""
 
 
+class Part(msgspec.Struct, frozen=True, kw_only=True):
+    """The first `num_tokens` tokens of a page, at least one."""
+
+    page: int
+    num_tokens: int
+
+
 class Prefix(Protocol):
     """What the scheduler asks."""
 
     def find(self, chain: PageChain, token_ids: Sequence[int], *, max_pages: int) -> list[int]:
         """The pages that hold the beginning of `token_ids`, in order, at most `max_pages`."""
+        ...
+
+    def part(
+        self, chain: PageChain, token_ids: Sequence[int], index: int, *, max_tokens: int
+    ) -> Part | None:
+        """Where page `index` of a sequence is not found, and those before it are: what holds the
+        most of its beginning, at most `max_tokens`, to be copied at once. A token's keys and values
+        depend on it and those before it: the copy is what the sequence would have computed."""
         ...
 
     def reserve(self, owner: int, num_pages: int) -> bool:
@@ -52,6 +75,11 @@ class NoPrefix:
 
     def find(self, chain: PageChain, token_ids: Sequence[int], *, max_pages: int) -> list[int]:
         return []
+
+    def part(
+        self, chain: PageChain, token_ids: Sequence[int], index: int, *, max_tokens: int
+    ) -> Part | None:
+        return None
 
     def reserve(self, owner: int, num_pages: int) -> bool:
         return self._pages.grow(owner, num_pages)
@@ -95,6 +123,19 @@ class PrefixCache:
                 break
             found.append(known.place)
         return found
+
+    def part(
+        self, chain: PageChain, token_ids: Sequence[int], index: int, *, max_tokens: int
+    ) -> Part | None:
+        first = index * self._page_tokens
+        wanted = token_ids[first : first + max_tokens]
+        beside = self._tree.following(chain.parent(index, token_ids))
+        parts = (
+            Part(page=known.place, num_tokens=_num_alike(known.token_ids, wanted))
+            for known in itertools.islice(beside, _MAX_LOOKED_AT)
+        )
+        best = max(parts, key=lambda part: part.num_tokens, default=None)
+        return best if best is not None and best.num_tokens else None
 
     def known(self, chain: PageChain, token_ids: Sequence[int], index: int) -> KnownPage | None:
         """Page `index` of the sequence, if it can be found."""
@@ -201,6 +242,12 @@ class PrefixCache:
         self._tree.remove(known)
         del self._by_page[known.place]
         self._pages.withdraw(known.place)
+
+
+def _num_alike(first: Sequence[int], second: Sequence[int]) -> int:
+    """Tokens before they differ, or one of them ends."""
+    places = enumerate(zip(first, second, strict=False))
+    return next((n for n, (a, b) in places if a != b), min(len(first), len(second)))
 
 
 def _pin_owner(page: int) -> int:

@@ -50,6 +50,7 @@ class Pages(RuleBasedStateMachine):
         found = self.cache.find(holder.chain, token_ids, max_pages=(len(token_ids) - 1) // PAGE)
         for index, page in enumerate(found):
             assert self.contents[page] == tuple(token_ids[: PAGE * (index + 1)]), "wrong page"
+        self._check_part(holder, found)
         self.pages.share(holder.owner, found)
         if not self.cache.reserve(holder.owner, -(-len(token_ids) // PAGE)):
             self.pages.release(holder.owner)
@@ -69,6 +70,15 @@ class Pages(RuleBasedStateMachine):
             assert known is not None
             if pins:
                 self.cache.pin(known.place)
+
+    def _check_part(self, holder: Holder, found: list[int]) -> None:
+        first = PAGE * len(found)
+        room = len(holder.token_ids) - 1 - first
+        part = self.cache.part(holder.chain, holder.token_ids, len(found), max_tokens=room)
+        if part is not None:
+            assert 0 < part.num_tokens <= min(room, PAGE)
+            known = slice(first + part.num_tokens)
+            assert self.contents[part.page][known] == tuple(holder.token_ids[known])
 
     @precondition(lambda self: self.holders)
     @rule(data=st.data())
