@@ -51,7 +51,7 @@ class NumbaAttention:
             _HALVES,
             result.numpy(),
         )
-        return result.view(queries.shape)
+        return pages.turn_back(result.view(queries.shape))
 
 
 def _fours(part: torch.Tensor) -> Array:

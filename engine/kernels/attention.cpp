@@ -86,7 +86,7 @@ void merge(State& state, float* totals, const State& part, const float* sums, in
 void finish(const State& state, const float* totals, const Pages& pages, float* result) {
     const Floats factor = floats(1.0f / state.sum);
     for (int64_t d = 0; d < pages.head_dim; d += kLanes) store(result + d, load(totals + d) * factor);
-    if (pages.num_groups > 1) transform(result, pages.head_dim);
+    transform(result, pages.head_dim);  // the pages hold H v
 }
 
 // The rows of one task: query heads of one KV head, of consecutive tokens of one sequence.

@@ -97,12 +97,9 @@ void write_vectors(const Pages& pages, int64_t slot, int64_t head, const float* 
     round_groups(pages, key, scratch.codes.get(), pages.key_scales + scale_at);
     int8_t* keys = pages.keys + within + place / kLanes * kLanes * dim + place % kLanes * 4;
     for (int64_t quad = 0; quad < dim / 4; ++quad) __builtin_memcpy(keys + quad * kLineBytes, codes + quad * 4, 4);
-    if (pages.num_groups > 1) {
-        std::copy_n(value, dim, scratch.vector.get());
-        transform(scratch.vector.get(), dim);
-        value = scratch.vector.get();
-    }
-    round_groups(pages, value, scratch.codes.get(), pages.value_scales + scale_at);
+    std::copy_n(value, dim, scratch.vector.get());
+    transform(scratch.vector.get(), dim);
+    round_groups(pages, scratch.vector.get(), scratch.codes.get(), pages.value_scales + scale_at);
     int8_t* values = pages.values + within + place / 4 * dim * 4 + place % 4;
     for (int64_t d = 0; d < dim; ++d) values[d * 4] = codes[d];
 }

@@ -61,9 +61,9 @@ class PageLayout(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def num_groups(self) -> int:
-        """Parts of a vector, equally long, that have a scale each; with more than one, values are
-        rotated as keys are. Long heads need it: Gemma 3, head size 256, loses KL 5.3e-4 with one
-        scale and 3.5e-4 with eight. One where the head size does not divide, and on GPUs."""
+        """Parts of a vector, equally long, that have a scale each. Long heads need it: Gemma 3,
+        head size 256, loses KL 5.3e-4 with one scale and 3.5e-4 with eight. One where the head
+        size does not divide, and on GPUs."""
         long_on_cpu = self.head_dim > _LONG_HEAD and self.for_cpu
         grouped = self.dtype == "int8-hq" or (self.dtype == "int8" and long_on_cpu)
         divides = self.head_dim % _GROUP_CHANNELS == 0

@@ -98,8 +98,8 @@ class LayerPages:
 
     @property
     def turns_values(self) -> bool:
-        """Values, too, lie in the pages as H v."""
-        return self.layout.num_groups > 1
+        """Values, too, lie in the pages as H v; not on GPUs, whose kernels do not turn back."""
+        return self._rotation is not None and self.layout.for_cpu
 
     def turn_back(self, attended: torch.Tensor) -> torch.Tensor:
         """Sums of the pages' values → of values as they were written: H is its own inverse. In any

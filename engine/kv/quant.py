@@ -4,12 +4,13 @@ Keys: k' = H (k - c), where k is a key after RoPE, c the mean key of its layer a
 orthonormal Walsh-Hadamard matrix; the query becomes H q. Before rounding this changes nothing:
 (H q).(H (k - c)) = q.k - q.c, and q.c is the same for all keys of a softmax. c takes away the
 constant offset that some channels of keys have, H spreads what is left over all channels (QuaRot,
-Ashkboos et al., 2024), so one scale serves a whole vector.
+Ashkboos et al., 2024), so one scale serves a whole vector. On CPUs values are turned by H too, and
+what attention makes of them is turned back.
 
 Keys and values: symmetric, one fp16 scale for a token and head, or (`int8-hq`, and heads of more
-than 128 channels) one for each 32 channels, and then values are turned by H too; what attention
-makes of them is turned back. That measures better than a scale for each channel and page, and needs
-no tail of unrounded keys until a page is full, so a page reads the same whenever it is read.
+than 128 channels) one for each 32 channels. That measures better than a scale for each channel and
+page, and needs no tail of unrounded keys until a page is full, so a page reads the same whenever it
+is read.
 
 The scale is rounded to fp16 before it divides, so that reading multiplies by the very number that
 writing divided by.

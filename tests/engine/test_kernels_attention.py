@@ -6,6 +6,7 @@ import torch
 from engine.attention.reference import attend
 from engine.attention.spans import Attend
 from engine.batch import Chunk, build_batch
+from engine.config import KVDtype
 from engine.kernels.bindings import Kernels
 from engine.kv.pages import PageLayout
 from engine.kv.pool import LayerPages, PagePool
@@ -200,38 +201,36 @@ def test_a_result_does_not_depend_on_company_chunks_or_threads(kernels: Kernels)
         torch.set_num_threads(before)
 
 
-def test_grouped_pages_written_by_the_kernel_read_as_those_of_the_reference(
-    kernels: Kernels,
-) -> None:
-    """Values are turned in another order of sums: a code at a half may fall to either side."""
-    torch.manual_seed(12)
-    layout = PageLayout(dtype="int8-hq", page_tokens=32, num_layers=1, num_kv_heads=3, head_dim=64)
-    layers = [PagePool(layout, 2).layers[0] for _ in range(2)]
-    keys, values = torch.randn(2, 50, 3, 64) * 4
-    slots = torch.randperm(64)[:50]
-    layers[0].write(keys, values, slots)
-    kernels.write(layers[1], keys, values, slots)
-    pages = torch.arange(2)
-    assert torch.equal(layers[0].keys.part, layers[1].keys.part)
-    assert torch.equal(layers[0].key_scales, layers[1].key_scales)
-    codes = [layer.values.take(pages).int() for layer in layers]
-    assert (codes[0] - codes[1]).abs().max() <= 1
-    assert ((codes[0] != codes[1]).sum() / codes[0].numel()) < 1e-3
-
-
-@pytest.mark.parametrize("head_dim", [64, 80, 96, 128])
-def test_written_pages_are_those_of_the_reference_byte_by_byte(
-    kernels: Kernels, head_dim: int
+@pytest.mark.parametrize(
+    ("dtype", "head_dim"),
+    [("int8", 64), ("int8", 80), ("int8", 96), ("int8", 128), ("int8-hq", 64)],
+)
+def test_written_pages_are_those_of_the_reference(
+    kernels: Kernels, dtype: KVDtype, head_dim: int
 ) -> None:
     torch.manual_seed(6)
     layout = PageLayout(
-        dtype="int8", page_tokens=32, num_layers=2, num_kv_heads=3, head_dim=head_dim
+        dtype=dtype, page_tokens=32, num_layers=2, num_kv_heads=3, head_dim=head_dim
     )
     pools = [PagePool(layout, 4) for _ in range(2)]
     keys, values = torch.randn(2, 50, 3, head_dim) * 4
     keys[1], keys[2, 0, :3] = 0.0, torch.tensor([float("nan"), float("inf"), -float("inf")])
     values[3], values[4] = 1e-9, 1e8
     slots = torch.randperm(128)[:50]
-    pools[0].layers[1].write(keys, values, slots)
-    kernels.write(pools[1].layers[1], keys, values, slots)
-    assert torch.equal(pools[0].storage, pools[1].storage)
+    layers = [pool.layers[1] for pool in pools]
+    layers[0].write(keys, values, slots)
+    kernels.write(layers[1], keys, values, slots)
+    _assert_alike(layers)
+
+
+def _assert_alike(layers: list[LayerPages]) -> None:
+    """Keys come turned, and are written byte by byte the same. Values are turned by sums in another
+    order: now and then one of them is rounded to the neighbour."""
+    assert torch.equal(layers[0].keys.part, layers[1].keys.part)
+    assert torch.equal(layers[0].key_scales, layers[1].key_scales)
+    scales = [layer.value_scales.float() for layer in layers]
+    assert torch.allclose(scales[0], scales[1], rtol=2e-3)
+    pages = torch.arange(len(layers[0].values.part))
+    codes = [layer.values.take(pages).int() for layer in layers]
+    assert (codes[0] - codes[1]).abs().max() <= 1
+    assert (codes[0] != codes[1]).float().mean() < 1e-3

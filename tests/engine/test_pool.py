@@ -37,8 +37,9 @@ def test_a_copied_page_holds_the_same_keys_and_values() -> None:
     pool.layers[2].write(keys, values, torch.arange(32) + 32)
     pool.storage[3] = pool.storage[1]
     assert torch.equal(_page(pool.layers[2].keys, 3), quantise(keys).codes.transpose(0, 1))
-    assert torch.equal(_page(pool.layers[2].values, 3), quantise(values).codes.transpose(0, 1))
-    assert torch.equal(pool.layers[2].value_scales[3], quantise(values).scales.T)
+    turned = quantise(pool.layers[2].turn(values))
+    assert torch.equal(_page(pool.layers[2].values, 3), turned.codes.transpose(0, 1))
+    assert torch.equal(pool.layers[2].value_scales[3], turned.scales.T)
 
 
 def test_the_centre_is_taken_off_keys_and_not_off_values() -> None:
@@ -50,7 +51,7 @@ def test_the_centre_is_taken_off_keys_and_not_off_values() -> None:
     read = _page(layer.keys, 0)[:, :5] * layer.key_scales[0, :, :5, None].float()
     assert read.abs().max() < 1e-3
     read = _page(layer.values, 0)[:, :5] * layer.value_scales[0, :, :5, None].float()
-    assert torch.allclose(read.transpose(0, 1), keys, atol=0.3)
+    assert torch.allclose(layer.turn_back(read.transpose(0, 1)), keys, atol=0.3)
 
 
 def test_each_group_of_channels_has_its_own_scale_and_values_come_back_unturned() -> None:
