@@ -9,7 +9,7 @@ from cyclopts import Parameter
 from cyclopts.validators import Number
 
 from proxy.commands.connection import LOCAL, Connection
-from proxy.commands.failure import FAILED, OK, CommandFailed
+from proxy.commands.failure import OK, CommandFailed
 from proxy.commands.output import count, note, print_line, size
 
 
@@ -24,7 +24,7 @@ def profile(
     """Trace some steps of a running engine, and print where their time went.
 
     The trace opens in https://ui.perfetto.dev or in chrome://tracing. It needs requests under way:
-    an idle engine makes no steps, and the exit code is then 1.
+    of an idle engine, which makes no steps, there is none, and the exit code is 1.
 
     **Examples**
 
@@ -49,6 +49,8 @@ def profile(
     client = AdminClient(connection)
     body = client.profile(upstream=upstream, steps=steps, seconds=seconds)
     done = client.decoded(body, Profile)
+    if not done.num_steps:
+        raise CommandFailed(f"{done.upstream}: no steps were run in {seconds:g} s: it was idle")
     try:
         out.write_bytes(done.trace)
     except OSError as error:
@@ -56,10 +58,9 @@ def profile(
     print_line(f"{done.upstream}: {count(done.num_steps, 'step')}, {done.steps_s:.3f} s")
     _print_phases(done.phases, done.steps_s)
     note(f"trace: {out} ({size(len(done.trace))})")
-    return OK if done.num_steps else FAILED
+    return OK
 
 
 def _print_phases(phases: Mapping[str, float], steps_s: float) -> None:
     for name, seconds in sorted(phases.items(), key=lambda item: -item[1]):
-        share = seconds / steps_s if steps_s else 0.0
-        sys.stdout.write(f"  {name:12}{seconds * 1000:12,.1f} ms{share:8.1%}\n")
+        sys.stdout.write(f"  {name:12}{seconds * 1000:12,.1f} ms{seconds / steps_s:8.1%}\n")

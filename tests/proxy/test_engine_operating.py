@@ -53,15 +53,18 @@ async def ask(process: Process, **more: Any) -> httpx.Response:
     return await process.http.post(f"{process.url}/v1/chat/completions", json=body)
 
 
+async def profiling(process: Process, out: Path, *more: str) -> asyncio.subprocess.Process:
+    return await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "proxy.cli", "profile", "--admin", process.admin_url, *more,
+        "--out", str(out), stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
+    )  # fmt: skip
+
+
 async def test_the_command_prints_phases_and_writes_a_trace(
     served: Process, tmp_path: Path
 ) -> None:
     out = tmp_path / "trace.json.gz"
-    command = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "proxy.cli", "profile", "--admin", served.admin_url, "--steps", "4",
-        "--seconds", "40", "--out", str(out),
-        stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
-    )  # fmt: skip
+    command = await profiling(served, out, "--steps", "4", "--seconds", "40")
     talking = asyncio.create_task(command.communicate())
     seed = 0
     while not talking.done():
@@ -80,6 +83,17 @@ async def test_the_command_prints_phases_and_writes_a_trace(
 async def test_an_idle_engine_gives_an_empty_profile(served: Process) -> None:
     got = await served.http.post(f"{served.admin_url}/engine/profile?seconds=0.1&upstream=local")
     assert (got.status_code, got.json()["num_steps"]) == (200, 0)
+
+
+async def test_the_command_says_that_an_idle_engine_ran_no_steps(
+    served: Process, tmp_path: Path
+) -> None:
+    out = tmp_path / "trace.json.gz"
+    command = await profiling(served, out, "--seconds", "0.1")
+    printed, noted = (text.decode() for text in await command.communicate())
+    assert (command.returncode, printed) == (1, "")
+    assert "no steps were run" in noted
+    assert not out.exists()
 
 
 @pytest.mark.parametrize("upstream", ["other", "nobody"])
