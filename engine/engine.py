@@ -5,8 +5,9 @@ import time
 
 from torch.profiler import record_function
 
+from engine.advancing import Event, advance
 from engine.batch import Chunk, build_batch
-from engine.errors import GrammarFault, RequestRefused
+from engine.errors import RequestRefused
 from engine.grammars.grammar import Grammar
 from engine.kv.dropping import Dropper
 from engine.kv.paging import Paging
@@ -18,7 +19,6 @@ from engine.longcontext import LongContext
 from engine.models.model import Model
 from engine.phases import MODEL, SAMPLING, SCHEDULING
 from engine.process.protocol import (
-    Delta,
     Failed,
     Finished,
     Occupancy,
@@ -34,8 +34,6 @@ from engine.scheduler import Plan, Scheduled, Scheduler
 from engine.sequence import Sequence
 from engine.text.answer import Answer
 from engine.text.tokenizer import Tokenizer
-
-Event = Delta | Finished | Failed
 
 _WITH_ALL = Sharing()
 _WHOLE = LongContext()
@@ -159,10 +157,16 @@ class Engine:
         events: list[Event] = []
         failed: set[int] = set()
         for sequence, pick in zip(sampled, picks, strict=True):
-            if sequence.request_id not in failed:
-                events += self._advance(sequence, pick)
-            if events and isinstance(events[-1], Failed):
-                failed.add(sequence.request_id)
+            if sequence.request_id in failed:
+                continue
+            happened = advance(sequence, pick, end_ids=self._tokenizer.end_ids)
+            events += happened
+            match happened[-1] if happened else None:
+                case Finished():
+                    self._scheduler.remove(sequence)
+                case Failed(request_id=request_id):
+                    failed.add(request_id)
+                    self.abort(request_id)
         return events
 
     def purge(self, purge: Purge) -> Purged:
@@ -220,8 +224,8 @@ class Engine:
         self._paging.mover.run(plan.moves)
         self._paging.meter.copied(len(plan.moves), time.perf_counter() - started)
 
-    def _compute(self, plan: Plan, sampled: list[Sequence]) -> list[Pick]:
-        """One pass through the model; a pick for each sequence that gets a token."""
+    def _compute(self, plan: Plan, sampled: list[Sequence]) -> list[Pick | None]:
+        """One pass through the model; for each sequence that gets a token what the sampler says."""
         started = time.perf_counter()
         batch = build_batch(
             [self._chunk(item) for item in plan.work], page_tokens=self._pool.layout.page_tokens
@@ -269,7 +273,8 @@ class Engine:
         """The most tokens that the answer may have."""
         if not prompt_ids:
             raise RequestRefused("The prompt is empty.", param="prompt")
-        vocab_size = self._model.shape.vocab_size
+        # Models often have more rows than there are tokens, up to a round number.
+        vocab_size = min(self._model.shape.vocab_size, self._tokenizer.vocab_size)
         if not all(0 <= token_id < vocab_size for token_id in prompt_ids):
             raise RequestRefused(f"Token ids lie in 0 … {vocab_size - 1}.", param="prompt")
         if not all(0 <= token_id < vocab_size for token_id in sampling.logit_bias):
@@ -294,50 +299,4 @@ class Engine:
             pages=self.pages.table(sequence.sequence_id),
             samples=item.samples,
             num_lost=sequence.num_lost,
-        )
-
-    def _advance(self, sequence: Sequence, pick: Pick) -> list[Event]:
-        """Append a token; finish the sequence where it ends."""
-        sequence.token_ids.append(pick.token_id)
-        if sequence.matcher is not None:
-            try:
-                sequence.matcher.accept(pick.token_id)
-            except GrammarFault as error:
-                return self._fail(sequence, error)
-        if pick.token_id in self._tokenizer.end_ids:
-            return self._finish(sequence, sequence.answer.close(), "stop")
-        if pick.choice is not None:
-            sequence.held_logprobs.append(pick.choice)
-        cut = sequence.answer.push(pick.token_id)
-        if cut.stopped:
-            return self._finish(sequence, cut.text, "stop")
-        if sequence.matcher is not None and sequence.matcher.complete:
-            return self._finish(sequence, cut.text + sequence.answer.close(), "stop")
-        if sequence.num_output == sequence.max_new_tokens:
-            return self._finish(sequence, cut.text + sequence.answer.close(), "length")
-        return [self._delta(sequence, cut.text)] if cut.text else []
-
-    def _fail(self, sequence: Sequence, error: GrammarFault) -> list[Event]:
-        """End the request, with all its choices."""
-        self.abort(sequence.request_id)
-        message = f"The answer's grammar gave out: {error}"
-        return [Failed(request_id=sequence.request_id, message=message, code="grammar_fault")]
-
-    def _finish(self, sequence: Sequence, text: str, reason: str) -> list[Event]:
-        self._scheduler.remove(sequence)
-        finished = Finished(
-            request_id=sequence.request_id,
-            index=sequence.index,
-            reason=reason,
-            completion_tokens=sequence.num_output,
-            cached_tokens=sequence.cached_tokens or 0,
-        )
-        return [self._delta(sequence, text), finished] if text else [finished]
-
-    def _delta(self, sequence: Sequence, text: str) -> Delta:
-        """Log-probabilities go out with the text of their tokens; those of a stop string that
-        began at a token's border never do."""
-        logprobs, sequence.held_logprobs = tuple(sequence.held_logprobs), []
-        return Delta(
-            request_id=sequence.request_id, index=sequence.index, text=text, logprobs=logprobs
         )

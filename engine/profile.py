@@ -15,7 +15,8 @@ from pathlib import Path
 import msgspec
 from torch.profiler import ProfilerActivity, profile
 
-from engine.engine import Engine, Event
+from engine.advancing import Event
+from engine.engine import Engine
 from engine.kernels.bindings import Kernels
 from engine.phases import ATTENTION, SAMPLING, SCHEDULING
 from engine.process.protocol import Profile, Profiled

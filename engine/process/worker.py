@@ -164,6 +164,7 @@ def _admit(
             shown_ids=prompts.shown_ids(request),
             long_context=request.long_context,
         )
+        echo = prompts.text(request) if request.echo else ""
     except RequestRefused as error:
         return (_failed(request_id, error),)
     except Exception:  # one request must not end those of everybody else
@@ -171,13 +172,10 @@ def _admit(
         loaded.engine.abort(request_id)
         return (_failed(request_id, RequestRefused("The engine cannot read this request.")),)
     started = Started(request_id=request_id, prompt_tokens=len(prompt_ids))
-    if not request.echo:
-        return (started,)
-    text = prompts.text(request)
     echoes = (
-        Delta(request_id=request_id, index=index, text=text) for index in range(request.num_choices)
+        Delta(request_id=request_id, index=index, text=echo) for index in range(request.num_choices)
     )
-    return (started, *echoes)
+    return (started, *echoes) if request.echo else (started,)
 
 
 def _failed(request_id: int, error: RequestRefused) -> Failed:

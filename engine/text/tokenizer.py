@@ -16,7 +16,9 @@ class Tokenizer:
 
     def __init__(self, vocabulary: Vocabulary) -> None:
         self.vocabulary = vocabulary
-        self.end_ids = vocabulary.end_ids
+        # A model's config may name a row of the padding behind its tokens.
+        known = range(len(vocabulary.pieces))
+        self.end_ids = frozenset(token_id for token_id in vocabulary.end_ids if token_id in known)
         """Tokens that end an answer."""
 
     @property

@@ -2,6 +2,7 @@
 
 import random
 
+import msgspec
 import pytest
 import torch
 from enginekit import GREEDY, Kit, answer, drain
@@ -9,6 +10,7 @@ from enginekit import GREEDY, Kit, answer, drain
 from engine.engine import Engine
 from engine.errors import RequestRefused
 from engine.sampling import Sampling
+from engine.text.tokenizer import Tokenizer
 
 # The tiny model never ends by itself within these.
 NO_END = {256: -100.0, 258: -100.0}
@@ -177,6 +179,36 @@ def test_impossible_token_ids_are_refused(
     with pytest.raises(RequestRefused) as caught:
         tiny.engine().add(1, prompt, sampling=sampling)
     assert caught.value.param == param
+
+
+@pytest.fixture
+def padded(tiny: Kit) -> Kit:
+    """A model with rows behind its last token, and an end that is declared to be one of them."""
+    known = tiny.tokenizer.vocabulary
+    fewer = msgspec.structs.replace(
+        known, names=known.names[:200], pieces=known.pieces[:200], controls=frozenset()
+    )
+    return Kit(tiny.model, Tokenizer(msgspec.structs.replace(fewer, end_ids=frozenset({258}))))
+
+
+@pytest.mark.parametrize(
+    ("prompt", "sampling", "param"),
+    [([200], GREEDY, "prompt"), ([1], Sampling(logit_bias={200: 1.0}), "logit_bias")],
+)
+def test_an_id_in_the_padding_of_the_vocabulary_is_refused(
+    padded: Kit, prompt: list[int], sampling: Sampling, param: str
+) -> None:
+    with pytest.raises(RequestRefused, match="199") as caught:
+        padded.engine().add(1, prompt, sampling=sampling)
+    assert caught.value.param == param
+
+
+@pytest.mark.parametrize("wanted", [{"ignore_eos": True}, {"min_tokens": 3}])
+def test_a_model_without_an_end_that_it_can_write_answers_all_the_same(
+    padded: Kit, wanted: dict
+) -> None:
+    sampling = Sampling(temperature=0, max_tokens=5, repetition_penalty=1.2, **wanted)
+    assert answer(padded.engine(), [1, 199], sampling).num_tokens == 5
 
 
 def test_random_arrivals_and_aborts_at_a_full_pool_change_no_answer(tiny: Kit) -> None:

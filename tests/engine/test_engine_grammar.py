@@ -3,6 +3,7 @@
 import json
 
 import numpy as np
+import pytest
 from enginekit import Kit
 
 from engine.engine import Engine
@@ -48,12 +49,19 @@ class Failing(Matcher):
         return False
 
 
+class Broken(Failing):
+    """Has a bug of its own."""
+
+    def allows(self, token_id: int) -> bool:
+        raise RuntimeError("a bug")
+
+
 class FailingGrammar(Grammar):
-    def __init__(self) -> None:
-        pass
+    def __init__(self, matcher: type[Failing] = Failing) -> None:
+        self._matcher = matcher
 
     def matcher(self) -> Matcher:
-        return Failing()
+        return self._matcher()
 
 
 def _grammar(tiny: Kit) -> Grammar:
@@ -121,3 +129,28 @@ def test_a_fault_ends_its_request_with_an_error_and_no_other(tiny: Kit) -> None:
     assert "too complex" in failed.message
     json.loads(_texts(events)[2, 0])
     assert not [e for e in events[events.index(failed) + 1 :] if e.request_id == 1]
+
+
+def test_a_fault_leaves_alone_who_has_no_text_to_show_in_that_step(tiny: Kit) -> None:
+    """All text of the second request is held back: it may be the beginning of its stop string."""
+    held = Sampling(temperature=0, max_tokens=12, stop=("z" * 20,), logit_bias={ord("z"): 100.0})
+    engine = tiny.engine()
+    engine.add(1, PROMPT, sampling=HOT, grammar=FailingGrammar())
+    engine.add(2, PROMPT, sampling=held, num_choices=2)
+    events = _run(engine)
+    assert [event.request_id for event in events if isinstance(event, Failed)] == [1]
+    assert _texts(events)[2, 0] == _texts(events)[2, 1] == "z" * 12
+
+
+def test_a_bug_in_one_choices_sampling_ends_its_request_alone(
+    tiny: Kit, caplog: pytest.LogCaptureFixture
+) -> None:
+    engine = tiny.engine()
+    engine.add(1, PROMPT, sampling=HOT, num_choices=2, grammar=FailingGrammar(Broken))
+    engine.add(2, PROMPT, sampling=HOT, grammar=_grammar(tiny))
+    events = _run(engine)
+    (failed,) = [event for event in events if isinstance(event, Failed)]
+    assert (failed.request_id, failed.code) == (1, "engine_fault")
+    assert "a bug" in caplog.text
+    json.loads(_texts(events)[2, 0])
+    assert engine.pages.num_available == engine.pages.num_pages

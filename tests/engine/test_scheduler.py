@@ -220,3 +220,12 @@ def test_a_second_choice_begins_anew_when_the_first_has_gone(bench: Bench) -> No
     bench.scheduler.remove(first)
     assert bench.step() == {2: 6}
     assert second.num_computed == 6
+
+
+def test_work_that_no_step_would_ever_do_is_a_fault_not_a_standstill(tiny: Kit) -> None:
+    bench = Bench(tiny)
+    sequence = bench.add(3)
+    bench.step()
+    sequence.num_computed = len(sequence.token_ids)  # nobody has given it its next token
+    with pytest.raises(AssertionError, match="none of it"):
+        bench.step()
