@@ -13,12 +13,9 @@ from prometheus_client.parser import text_string_to_metric_families
 from table import Element, Metric, Row
 
 DEADLINE_S = 60
-# A column of a table, a tile, or a figure in a list: whichever is called so in the view.
-_FIND = """name => [
-  ...document.querySelectorAll(`main td[data-label="${name}"]`),
-  ...[...document.querySelectorAll('main dt')].filter(dt => dt.textContent === name)
-    .flatMap(dt => [...dt.parentElement.querySelectorAll('dd')]),
-].map(one => one.innerText.trim())"""
+# A column of a table, a tile, or a figure in a list: whichever is called so for good.
+_FIND = """figure => [...document.querySelectorAll(`main [data-figure="${figure}"]`)]
+  .map(one => one.innerText.trim())"""
 _UNITS = {"s": 1000.0, "KiB": 2.0**10, "MiB": 2.0**20, "GiB": 2.0**30}
 _NUMBER = re.compile(r"([\d,.]+)(?: (s|KiB|MiB|GiB)\b)?")
 
@@ -61,9 +58,9 @@ class Instruments:
         assert self.page is not None
         await self.page.goto("about:blank")
         await self.page.goto(f"{self.admin_url}/#{element.view}")
-        await self.page.locator("main h1").wait_for()
-        await self.page.wait_for_load_state("networkidle")
-        return await self.page.evaluate(_FIND, element.name)
+        # The view has what it asks the proxy for.
+        await self.page.locator(f'main[data-asked="{element.view}"]').wait_for()
+        return await self.page.evaluate(_FIND, element.figure)
 
 
 @contextlib.asynccontextmanager
@@ -89,10 +86,7 @@ async def showing(row: Row, place, browser: Browser | None) -> AsyncIterator[Fau
 
 
 async def _moved(look: Instruments, metric: Metric, before: float | None) -> bool:
-    now = await look.metric(metric)
-    if now is None:
-        return False  # what is not shown has not fallen
-    return now > (before or 0.0) if metric.moves == "rises" else now < (before or 0.0)
+    return (await look.metric(metric) or 0.0) > (before or 0.0)
 
 
 async def _shown(look: Instruments, element: Element, before: list[str]) -> bool:
@@ -106,8 +100,6 @@ async def _shown(look: Instruments, element: Element, before: list[str]) -> bool
             return not element.is_said(now)
         case "rises":
             return _most(now) > _most(before)
-        case "falls":
-            return _most(now) < _most(before)
 
 
 def _most(texts: list[str]) -> float:

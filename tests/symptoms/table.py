@@ -8,8 +8,8 @@ from typing import Literal
 
 OPERATIONS = Path(__file__).parents[2] / "docs/operations.md"
 _CODE = re.compile(r"`([^`]+)`")
-_METRIC = re.compile(r"`(\w+)(?:\{(.*)\})?` (rises|falls)")
-_SEEN = re.compile(r"`#(\w+)`, \*\*(.+?)\*\* (rises|falls|says|does not say)(?: `(.+)`)?")
+_METRIC = re.compile(r"`(\w+)(?:\{(.*)\})?` rises")
+_SEEN = re.compile(r"`#(\w+)`, \*\*(.+?)\*\* (rises|says|does not say)(?: `(.+)`)?")
 _LABEL = re.compile(r'(\w+)="([^"]*)"')
 
 
@@ -19,7 +19,6 @@ class Metric:
 
     name: str
     labels: tuple[tuple[str, str], ...]
-    moves: Literal["rises", "falls"]
 
 
 @dataclass(frozen=True)
@@ -28,8 +27,13 @@ class Element:
 
     view: str
     name: str
-    verb: Literal["rises", "falls", "says", "does not say"]
+    verb: Literal["rises", "says", "does not say"]
     text: str
+
+    @property
+    def figure(self) -> str:
+        """What the page calls it for good: `requests-first-byte`."""
+        return f"{self.view}-{re.sub('[^a-z]+', '-', self.name.lower())}"
 
     def is_said(self, texts: list[str]) -> bool:
         """An `N` in the text stands for any number but 0."""
@@ -62,12 +66,12 @@ def row(symptom: str, cause: str) -> Row:
 
 def _row(cells: list[str]) -> Row:
     symptom, cause, metric, reasons, element, _ = cells
-    name, labels, moves = _METRIC.fullmatch(metric).groups()
+    name, labels = _METRIC.fullmatch(metric).groups()
     view, called, verb, text = _SEEN.fullmatch(element).groups()
     return Row(
         symptom=symptom,
         cause=cause,
-        metric=Metric(name, tuple(_LABEL.findall(labels or "")), moves),
+        metric=Metric(name, tuple(_LABEL.findall(labels or ""))),
         reasons=tuple(_CODE.findall(reasons)),
         element=Element(view, called, verb, text or ""),
     )

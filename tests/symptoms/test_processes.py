@@ -74,10 +74,8 @@ async def test_an_engine_without_room_is_seen_by_its_preemptions(engine, browser
         fault.asked = {"request_id": answers[0].headers["x-request-id"]}
 
 
-async def test_an_engine_that_was_killed_is_seen_by_counts_that_begin_anew(engine, browser):
-    body = say("What is a harbour for?", 8)
-    for number in range(3):
-        await ask(engine, say(f"Count to {number}.", 20))
+async def test_an_engine_that_was_killed_is_seen_by_its_restarts(engine, browser):
+    body = say("What is a harbour for?", 2)
     await ask(engine, body)
     async with showing(row("engine restarts", "its process"), engine, browser) as fault:
         (worker,) = (

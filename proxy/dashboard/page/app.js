@@ -38,7 +38,8 @@ function show() {
   const [key, title, make] = VIEWS.find(([one]) => one === name) ?? VIEWS[0];
   const isFirst = shown === null;
   clearTimeout(shown?.timer);
-  const view = shown = { timer: 0, turn: 0 };
+  const view = shown = { key, timer: 0, turn: 0 };
+  delete main.dataset.asked;
   Object.assign(view, make(() => keepFresh(view), about.map(decodeURIComponent)));
   for (const link of nav.querySelectorAll("a")) {
     if (link.hash === `#${key}`) link.setAttribute("aria-current", "page");
@@ -65,6 +66,8 @@ async function keepFresh(view) {
     } catch (error) {
       if (shown === view) say(error.message);
     }
+    // For whoever reads the page by a script: the view has what it asked for.
+    if (shown === view) main.dataset.asked = view.key;
   }
   // Where it was asked for again meanwhile, that one goes on.
   if (view.everyS && shown === view && turn === view.turn) view.timer = setTimeout(keepFresh, 1000 * view.everyS, view);
@@ -101,7 +104,8 @@ document.querySelector(".skip").addEventListener("click", (event) => {
   main.focus();
 });
 document.addEventListener("visibilitychange", () => {
-  if (!document.hidden) keepFresh(shown);
+  // What is not asked for by itself stays as its reader has left it.
+  if (!document.hidden && (shown.everyS || !main.dataset.asked)) keepFresh(shown);
 });
 addEventListener("hashchange", show);
 show();
