@@ -16,6 +16,7 @@ from proxy.admin.app import admin_app
 from proxy.admin.deeds import Deeds
 from proxy.admin.office import Office
 from proxy.auditing.audits import Audits
+from proxy.background import Background
 from proxy.cache import Cache
 from proxy.counts import Counts
 from proxy.dashboard import history
@@ -24,6 +25,7 @@ from proxy.dataport import DataPort, data_app
 from proxy.embedding import Embedding
 from proxy.flight import Listener
 from proxy.gate import Gate
+from proxy.gathering import Count, Process
 from proxy.health import Health
 from proxy.journal.records import Records
 from proxy.kept import Kept
@@ -59,9 +61,6 @@ class Member(msgspec.Struct, frozen=True, kw_only=True):
     """Of the tenants' limits, which are of all workers together."""
     engines: Mapping[str, str] = {}
     """Sockets of the engines that the parent runs, by upstream."""
-
-
-_NO_ENGINES: Mapping[str, str] = {}
 
 
 class Proxy:
@@ -106,18 +105,20 @@ class Proxy:
             shows_shared=member.index == 0,
         )
         self._metrics.show(self._sizes)
-        self._background: set[asyncio.Task[None]] = set()
+        self.beside = Background()
+        """Until the proxy is closed."""
         self.health = Health(lambda: self._site.upstreams.values())
         self._reload: Callable[[], Awaitable[ReloadReport]] = _nothing_to_reload
         self._history = history.history_in(member.metrics)
-        self.records = Records(
-            config,
-            lost=self._metrics.record_lines_lost.inc,
-            drop=lambda: self._site.intake.forget(),
+        self.records = Records(config, lost=self._metrics.record_lines_lost.inc, drop=self._forget)
+        self.process = Process(
+            index=member.index,
+            counts=self.counts,
+            reports=self.audits.reports,
+            records=self.records,
+            clock=time.time,
         )
-        self.peers: Peers = Alone(
-            counts=self.counts, reports=self.audits.reports, records=self.records
-        )
+        self.peers: Peers = Alone(self.process)
         self._port = DataPort(
             self._site, begin=self._desk.begin, watchers=(self._desk.note, self.records.note)
         )
@@ -131,15 +132,15 @@ class Proxy:
 
     def start(self, *, when_ready: Callable[[], None]) -> None:
         """Begin what runs beside the requests. Models load; requests are served meanwhile."""
-        self.run_beside(self._load(when_ready))
-        self.run_beside(chores.sweep(self._store, clock=time.time, metrics=self._metrics))
-        self.run_beside(self.audits.ledger.follow())
-        self.run_beside(self._desk.follow())
+        self.beside.begin(self._load(when_ready))
+        self.beside.begin(chores.sweep(self._store, clock=time.time, metrics=self._metrics))
+        self.beside.begin(self.audits.ledger.follow())
+        self.beside.begin(self._desk.follow())
         if self._member.index == 0:  # of all processes, one writes it down
-            self.run_beside(history.keep(self._history, self._sample, clock=time.time))
+            self.beside.begin(history.keep(self._history, self._sample, clock=time.time))
 
     async def adopt(
-        self, config: written.Config, *, engines: Mapping[str, str] = _NO_ENGINES
+        self, config: written.Config, *, engines: Mapping[str, str] | None = None
     ) -> Change:
         """Bring another config into force, without dropping a request. One at a time.
 
@@ -147,7 +148,7 @@ class Proxy:
         ConfigError when one of them cannot, and then nothing has changed.
         """
         old = self._site
-        self._member = msgspec.structs.replace(self._member, engines=engines)
+        self._member = msgspec.structs.replace(self._member, engines=engines or {})
         change = change_to(config, now=old.config)
         kept = {name: old.upstreams[name] for name in change.kept}
         fresh = self._make_upstreams(change.config, set(change.config.upstreams) - change.kept)
@@ -161,7 +162,7 @@ class Proxy:
         await self.records.adopt(change.config)
         self._retiring.add(old)
         dropped = [one for name, one in old.upstreams.items() if name not in change.kept]
-        self.run_beside(self._retire(old, dropped))
+        self.beside.begin(self._retire(old, dropped))
         return change
 
     def reload_by(
@@ -194,31 +195,23 @@ class Proxy:
 
     def break_off(self) -> None:
         """Answers under way end with an error."""
-        for site in (self._site, *self._retiring):
+        for site in self._sites():
             site.break_off()
 
     async def close(self) -> None:
         """Stop everything, in the order in which the parts need each other."""
-        sites = (self._site, *self._retiring)
+        sites = self._sites()
         for site in sites:
             await site.auditor.close()
             await site.flights.close(grace_s=0)
             await site.keeper.close()
-        for task in self._background:
-            task.cancel()
-        await asyncio.gather(*self._background, return_exceptions=True)
+        await self.beside.close()
         for site in sites:
             await close_all(site.upstreams.values())
         await self._cache.close()
         await self._store.close()
         await self._desk.close()
         await self.records.close()
-
-    def run_beside(self, work: Coroutine[Any, Any, None]) -> None:
-        """Until it ends, or the proxy is closed."""
-        task = asyncio.create_task(work)
-        self._background.add(task)
-        task.add_done_callback(self._background.discard)
 
     def _office(self) -> Office:
         return Office(
@@ -244,11 +237,10 @@ class Proxy:
             return await site.pairs.keep(pair, start=start)
 
     async def _stats(self) -> dict[str, Any]:
-        counts = await self.peers.counts()
-        semantic = self._cache.semantic.stats()
+        counts = (await self.peers.ask(Count())).counts
         return {
             "store": await self._store.stats(),
-            "semantic": semantic,
+            "semantic": self._cache.semantic.stats(),
             "policies": self.audits.figures(),
             "workers": len(counts),
             "in_flight": sum(one.in_flight for one in counts),
@@ -263,6 +255,10 @@ class Proxy:
     def _sample(self, at: float) -> Sample:
         return sample_of(self._metrics.totals(), at=at)
 
+    def _forget(self) -> None:
+        for site in self._sites():
+            site.forget()
+
     def _underway(self) -> dict[str, int]:
         return {
             "rejoinder_flights": self.in_flight(),
@@ -272,16 +268,18 @@ class Proxy:
 
     def in_flight(self) -> int:
         """Upstream requests under way for cached surfaces."""
-        return sum(len(site.flights) for site in (self._site, *self._retiring))
+        return sum(len(site.flights) for site in self._sites())
 
     def held_bytes(self) -> int:
         """What is kept of the streams under way."""
-        return sum(site.flights.held_bytes() for site in (self._site, *self._retiring))
+        return sum(site.flights.held_bytes() for site in self._sites())
 
     def listeners(self) -> tuple[Listener, ...]:
         """The clients that wait for them."""
-        sites = (self._site, *self._retiring)
-        return tuple(one for site in sites for one in site.flights.listeners())
+        return tuple(one for site in self._sites() for one in site.flights.listeners())
+
+    def _sites(self) -> tuple[Site, ...]:
+        return (self._site, *self._retiring)
 
     @property
     def models(self) -> tuple[str, ...]:
@@ -337,7 +335,7 @@ class Proxy:
             prepare=lambda name: self.audits.ledger.prepare(self.config.policies, embedder=name),
         )
         # Without it requests are answered by the exact tier and the upstreams.
-        await embedding.start(self.run_beside)
+        await embedding.start(self.beside.begin)
         self._say("embedder: ready")
 
 

@@ -1,27 +1,41 @@
 """What the parent and its workers say to each other, over one Unix socket a worker.
 
-A line is a JSON object. Both sides ask, and both answer, any number at once, in any order:
+A message is JSON behind its length. Both sides ask, and both answer, any number at once, in any
+order:
 
-    parent ── Begin, Adopt, Remember, Count, Holds, Report, Recall, Recollect, Forget,
-              Finish ──> worker
-    worker ── Said, Loaded, Reload, CountAll, Report, Recall, Recollect, Forget ──> parent
+    parent ── Begin, Adopt, Remember, Finish, ToAll ──> worker
+    worker ── Said, Loaded, Reload, ToAll ──> parent
 """
 
 import asyncio
 import itertools
+import logging
 import socket
-from collections.abc import Awaitable, Callable
+import struct
+from collections.abc import Awaitable, Callable, Iterable
 
 import msgspec
 
-from proxy.auditing.reports import Verdict
-from proxy.counts import Counts
-from proxy.journal.erasure import Erasure
-from proxy.recollection import Remembered
+from proxy.gathering import (
+    Count,
+    Counted,
+    Forget,
+    Forgotten,
+    Held,
+    Holds,
+    Recall,
+    Recalled,
+    Recollect,
+    Recollected,
+    Report,
+    Reported,
+)
 from proxy.reload import ReloadReport
-from proxy.seen import Seen
 
-_MAX_LINE_BYTES = 64 * 2**20
+log = logging.getLogger("rejoinder.control")
+
+_HEAD = struct.Struct(">Q")
+"""In front of each message: its length."""
 
 
 class Begin(msgspec.Struct, frozen=True, kw_only=True, tag=True):
@@ -54,10 +68,6 @@ class Remember(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     report: ReloadReport
 
 
-class Count(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """Answered by `Counted`."""
-
-
 class Finish(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     """Stop; the process ends when its requests have."""
 
@@ -80,66 +90,6 @@ class Reload(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     """Read the config again, everywhere. Answered by `Reloaded`."""
 
 
-class CountAll(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """Answered by `CountedAll`."""
-
-
-class Holds(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """Whether a worker gave answers by meaning under an id. Answered by `Reported`."""
-
-    request_id: str
-
-
-class Report(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """What a user says of an answer. The parent asks the one worker that gave it. Answered by
-    `Reported`."""
-
-    request_id: str
-    verdict: Verdict
-
-
-class Reported(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """`known`: that worker, or one of all, has given the answer."""
-
-    known: bool
-
-
-class Recall(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """The latest requests, so many. The parent asks every worker. Answered by `Recalled`."""
-
-    limit: int
-
-
-class Recalled(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """Newest first."""
-
-    requests: tuple[Seen, ...]
-
-
-class Recollect(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """A request by its id. The parent asks every worker. Answered by `Recollected`."""
-
-    request_id: str
-    tenant: str | None
-
-
-class Recollected(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """None: not remembered."""
-
-    remembered: Remembered | None
-
-
-class Forget(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """Drop the requests whose data is erased. The parent asks every worker. Answered by
-    `Forgotten`."""
-
-    erasure: Erasure
-
-
-class Forgotten(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    num_dropped: int
-
-
 class Done(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     """So it is."""
 
@@ -160,26 +110,24 @@ class Reloaded(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     report: ReloadReport
 
 
-class Counted(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    counts: Counts
+class Failed(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """Answering raised an error, which the other process has logged; or there was no answer in
+    time."""
+
+    problem: str
 
 
-class CountedAll(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    counts: tuple[Counts, ...]
+ToAll = Count | Holds | Report | Recall | Recollect | Forget
+"""The parent asks every worker, and answers with all their parts together."""
 
-
-OfRecords = Recall | Recollect | Forget
-Part = Recalled | Recollected | Forgotten
-"""Of the records, what one worker has; or all of them together."""
-
-Question = (
-    Begin | Adopt | Remember | Count | Finish | Said | Loaded | Reload | CountAll | Holds
-    | Report | OfRecords
+Question = Begin | Adopt | Remember | Finish | Said | Loaded | Reload | ToAll
+Answer = (
+    Done | Refused | Adopted | Reloaded | Failed
+    | Counted | Held | Reported | Recalled | Recollected | Forgotten
 )  # fmt: skip
-Answer = Done | Refused | Adopted | Reloaded | Counted | CountedAll | Reported | Part
 
 
-class Line(msgspec.Struct, frozen=True, kw_only=True):
+class Message(msgspec.Struct, frozen=True, kw_only=True):
     """A question or the answer to it; `number` counts the questions of who asked."""
 
     number: int
@@ -187,7 +135,11 @@ class Line(msgspec.Struct, frozen=True, kw_only=True):
     answer: Answer | None = None
 
 
-class Gone(Exception):
+class Unanswered(Exception):
+    """The other process could not answer, and says why."""
+
+
+class Gone(Unanswered):
     """The other process has ended, or is about to."""
 
 
@@ -210,54 +162,69 @@ class Channel:
         self._replying: set[asyncio.Task[None]] = set()
 
     async def ask(self, question: Question) -> Answer:
-        """Raises Gone."""
+        """Raises Unanswered, Gone."""
         if self._writer.is_closing():
             raise Gone
         number = next(self._numbers)
-        answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
-        self._waiting[number] = answer
+        heard: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        self._waiting[number] = heard
         try:
-            self._write(Line(number=number, question=question))
-            return await answer
+            self._write(Message(number=number, question=question))
+            answer = await heard
         finally:
             del self._waiting[number]
+        if isinstance(answer, Failed):
+            raise Unanswered(answer.problem)
+        return answer
 
     def tell(self, question: Question) -> None:
         """Ask, and do not wait for the answer. A no-op when the other end is gone."""
-        self._write(Line(number=next(self._numbers), question=question))
+        self._write(Message(number=next(self._numbers), question=question))
 
     async def run(self) -> None:
-        """Returns when the other end has closed."""
-        decoder = msgspec.json.Decoder(Line)
+        """Returns when the other end has closed, or says what cannot be read."""
+        decoder = msgspec.json.Decoder(Message)
         try:
-            while data := await self._reader.readline():
-                self._take(decoder.decode(data))
-        except ConnectionError:
+            while True:
+                head = await self._reader.readexactly(_HEAD.size)
+                body = await self._reader.readexactly(*_HEAD.unpack(head))
+                self._take(decoder.decode(body))
+        except (ConnectionError, asyncio.IncompleteReadError):
             pass
+        except msgspec.MsgspecError:
+            # As where a worker was started again after another version had been installed.
+            log.exception("the other process speaks another language; it is left alone")
         finally:
             self._writer.close()
-            for answer in self._waiting.values():
-                if not answer.done():
-                    answer.set_exception(Gone())
+            for heard in self._waiting.values():
+                if not heard.done():
+                    heard.set_exception(Gone())
             for task in self._replying:
                 task.cancel()
 
-    def _take(self, line: Line) -> None:
-        if line.question is not None:
-            task = asyncio.create_task(self._answer(line.number, line.question))
+    def _take(self, message: Message) -> None:
+        if message.question is not None:
+            task = asyncio.create_task(self._answer(message.number, message.question))
             self._replying.add(task)
             task.add_done_callback(self._replying.discard)
-        elif line.answer is not None:
-            waiting = self._waiting.get(line.number)
-            if waiting is not None and not waiting.done():
-                waiting.set_result(line.answer)
+        elif message.answer is not None:
+            heard = self._waiting.get(message.number)
+            if heard is not None and not heard.done():
+                heard.set_result(message.answer)
 
     async def _answer(self, number: int, question: Question) -> None:
-        self._write(Line(number=number, answer=await self._reply(question)))
+        try:
+            answer = await self._reply(question)
+        except Exception as error:
+            # Whatever it is: who asked must not wait for ever.
+            log.exception("%s cannot be answered", type(question).__name__)
+            answer = Failed(problem=f"{type(error).__name__}: {error}")
+        self._write(Message(number=number, answer=answer))
 
-    def _write(self, line: Line) -> None:
+    def _write(self, message: Message) -> None:
         if not self._writer.is_closing():
-            self._writer.write(msgspec.json.encode(line) + b"\n")
+            body = msgspec.json.encode(message)
+            self._writer.write(_HEAD.pack(len(body)) + body)
 
 
 async def open_channel(
@@ -265,5 +232,26 @@ async def open_channel(
 ) -> Channel:
     """Over a connected Unix socket, which belongs to the channel from now on."""
     connected = socket.socket(fileno=descriptor)
-    reader, writer = await asyncio.open_unix_connection(sock=connected, limit=_MAX_LINE_BYTES)
+    reader, writer = await asyncio.open_unix_connection(sock=connected)
     return Channel(reader, writer, reply=reply)
+
+
+async def ask_each(
+    channels: Iterable[Channel], question: Question, *, within_s: float
+) -> list[Answer]:
+    """What each says; `Failed` of those that cannot, or not in time. Those that end meanwhile are
+    left out."""
+    asking = [asyncio.create_task(channel.ask(question)) for channel in channels]
+    if asking:
+        await asyncio.wait(asking, timeout=within_s)
+    return [answer for task in asking if (answer := _heard(task, within_s=within_s)) is not None]
+
+
+def _heard(asking: asyncio.Task[Answer], *, within_s: float) -> Answer | None:
+    if not asking.done():
+        asking.cancel()
+        return Failed(problem=f"a worker does not answer within {within_s:g} s")
+    error = asking.exception()
+    if error is None:
+        return asking.result()
+    return None if isinstance(error, Gone) else Failed(problem=str(error))

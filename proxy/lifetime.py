@@ -22,7 +22,6 @@ log = logging.getLogger("rejoinder")
 _LAST_WORDS_S = 1.0
 """After the deadline: how long broken-off answers have to say so."""
 _ADMIN_GRACE_S = 1.0
-_NO_ENGINES: Mapping[str, str] = {}
 
 
 class Stop:
@@ -73,7 +72,7 @@ async def bring_into_force(
     certificates: Certificates,
     loaded: Loaded,
     *,
-    engines: Mapping[str, str] = _NO_ENGINES,
+    engines: Mapping[str, str] | None = None,
 ) -> tuple[str, ...]:
     """What a reload does in a process that serves. Returns warnings. Raises ConfigError."""
     try:

@@ -64,13 +64,12 @@ class Place:
         began = False
         while True:
             born = time.monotonic()
-            try:
-                await self._live()
-                began = True
-            except ConfigError as error:
-                if not began:
-                    raise
-                log.error("worker %d cannot begin: %s", self._index, error)
+            why = await self._live_once()
+            if why is not None and not began:
+                raise why
+            if why is not None:
+                log.error("worker %d cannot begin: %s", self._index, why)
+            began = True
             if self._parent.stopping:
                 return
             if time.monotonic() - born > _HEALTHY_S:
@@ -84,11 +83,31 @@ class Place:
         if self._process is not None:
             self._process.kill()
 
+    async def _live_once(self) -> ConfigError | None:
+        """Returns why it could not begin."""
+        try:
+            await self._live()
+        except ConfigError as error:
+            return error
+        except Exception as error:
+            # As where the machine has no memory or no descriptor left: it may have some later.
+            log.exception("worker %d cannot be run", self._index)
+            return ConfigError([f"worker {self._index}: {error}"])
+        return None
+
     async def _live(self) -> None:
         ours, theirs = socket.socketpair()
-        with theirs:
+        with ours, theirs:
             process = self._process = self._parent.spawn(self._index, theirs.fileno())
-        channel = await open_channel(ours.detach(), reply=self._parent.reply)
+            descriptor = ours.detach()
+        try:
+            await self._attend(await open_channel(descriptor, reply=self._parent.reply))
+        finally:
+            if not self._parent.stopping:
+                process.kill()
+            await asyncio.to_thread(process.wait)
+
+    async def _attend(self, channel: Channel) -> None:
         running = asyncio.create_task(channel.run())
         try:
             await self._begin(channel)
@@ -101,9 +120,6 @@ class Place:
         finally:
             self.channel = None
             running.cancel()
-            if not self._parent.stopping:
-                process.kill()
-            await asyncio.to_thread(process.wait)
 
     async def _begin(self, channel: Channel) -> None:
         told = self._parent.beginning(self._index)

@@ -48,7 +48,7 @@ async def _run(path: Path, text: str, config: Config, *, say: Say) -> int:
         say(welcome(config, ports, proxy.models))
 
     try:
-        proxy.run_beside(reloader.follow())
+        proxy.beside.begin(reloader.follow())
         proxy.start(when_ready=ready)
         await serve(proxy, ports, certificates, stop=stop)
     finally:

@@ -101,6 +101,7 @@ class Site(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     quotas: Quotas
     receiver: Receiver
     intake: Intake
+    replays: Replays
     router: Router
     pipeline: Pipeline
     passthrough: Passthrough
@@ -117,6 +118,11 @@ class Site(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         await self.auditor.settle()
         await self.flights.settle()
         await self.keeper.close()
+
+    def forget(self) -> None:
+        """Drop what is remembered of requests and answers, so that they need not be read again."""
+        self.intake.forget()
+        self.replays.forget()
 
     def break_off(self) -> None:
         """Answers under way end with an error: their time is up."""
@@ -166,11 +172,12 @@ def make_site(
         reports=shared.audits.reports,
         metrics=shared.metrics,
     )
+    replays = Replays(max_bytes=_REPLAYS_BYTES)
     pipeline = Pipeline(
         cache=shared.cache,
         forwarder=forwarder,
         auditor=auditor,
-        answering=Answering(Replays(max_bytes=_REPLAYS_BYTES), keep_alive_s=config.keep_alive),
+        answering=Answering(replays, keep_alive_s=config.keep_alive),
         batches=Batches(
             decider=decider,
             cache=shared.cache,
@@ -193,6 +200,7 @@ def make_site(
             max_bytes=_INTAKE_BYTES,
             clock=shared.clock,
         ),
+        replays=replays,
         router=router,
         pipeline=pipeline,
         passthrough=Passthrough(router, sender, via=via),

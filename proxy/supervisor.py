@@ -16,8 +16,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import uvloop
@@ -31,30 +31,21 @@ from proxy.control import (
     Answer,
     Begin,
     Channel,
-    Count,
-    CountAll,
-    Counted,
-    CountedAll,
     Done,
+    Failed,
     Finish,
-    Forget,
-    Gone,
-    Holds,
     Loaded,
     Question,
-    Recall,
-    Recollect,
     Refused,
     Reload,
     Reloaded,
     Remember,
-    Report,
-    Reported,
     Said,
+    ToAll,
+    ask_each,
 )
-from proxy.counts import Counts
 from proxy.errors import ConfigError
-from proxy.gathering import together
+from proxy.gathering import PATIENCE_S, Part
 from proxy.lifetime import Certificates, Ports, Stop, open_ports
 from proxy.place import Place
 from proxy.reload import ReloadReport, change_to
@@ -68,7 +59,8 @@ from proxy.welcome import welcome
 
 log = logging.getLogger("rejoinder.supervisor")
 
-_PATIENCE_S = 5.0
+_ADOPT_S = 30.0
+"""Reading a config and wiring its rooms takes a moment; a worker that takes longer is stuck."""
 _END_PATIENCE_S = 10.0
 """After the deadline of `shutdown`: then a worker that still runs is killed."""
 
@@ -124,7 +116,7 @@ class Supervisor:
             stopped.cancel()
             results = await asyncio.gather(*keeping, following, return_exceptions=True)
         for result in results:
-            if isinstance(result, ConfigError):
+            if isinstance(result, Exception):
                 raise result
 
     def spawn(self, index: int, descriptor: int) -> subprocess.Popen[bytes]:
@@ -156,6 +148,8 @@ class Supervisor:
 
     async def reply(self, question: Question) -> Answer:
         """To a worker."""
+        if isinstance(question, ToAll):
+            return await self._ask_all(question)
         match question:
             case Said(line=line):
                 self._say(line)
@@ -165,13 +159,7 @@ class Supervisor:
                     self._say(welcome(self._force.config, self._ports, models))
             case Reload():
                 return Reloaded(report=await self._reloader.reload())
-            case CountAll():
-                return CountedAll(counts=tuple(await self._count()))
-            case Report():
-                return Reported(known=await self._report(question))
-            case Recall() | Recollect() | Forget():
-                return together(question, await self._ask_all(question))
-            case Begin() | Adopt() | Remember() | Count() | Holds() | Finish():
+            case Begin() | Adopt() | Remember() | Finish():
                 raise AssertionError(f"not for a worker to ask: {question}")
         return Done()
 
@@ -200,55 +188,30 @@ class Supervisor:
     async def _adopt(self, force: Force) -> list[str]:
         """Tell all workers; what they say against it, once each."""
         question = Adopt(text=force.text, engines=force.engines)
-        channels = self._channels()
-        answers = await asyncio.gather(
-            *(channel.ask(question) for channel in channels), return_exceptions=True
-        )
-        problems: list[str] = []
-        for answer in answers:
-            if isinstance(answer, Refused):
-                problems += [line for line in answer.problems if line not in problems]
-            elif not isinstance(answer, Adopted | Gone):
-                raise AssertionError(f"not an answer to that: {answer}")
-        return problems
+        answers = await ask_each(self._channels(), question, within_s=_ADOPT_S)
+        return list(dict.fromkeys(line for answer in answers for line in _problems(answer)))
 
     def _remember(self, report: ReloadReport) -> None:
         for channel in self._channels():
             channel.tell(Remember(report=report))
 
-    async def _report(self, question: Report) -> bool:
-        channels = list(self._channels())
-        asked = Holds(request_id=question.request_id)
-        answers = await asyncio.gather(
-            *(channel.ask(asked) for channel in channels), return_exceptions=True
-        )
-        holders = [
-            channel
-            for channel, answer in zip(channels, answers, strict=True)
-            if isinstance(answer, Reported) and answer.known
-        ]
-        # With two of them nobody can tell which answer is meant: clients choose their ids.
-        if len(holders) != 1:
-            return False
-        answer = await holders[0].ask(question)
-        return isinstance(answer, Reported) and answer.known
+    async def _ask_all(self, question: ToAll) -> Answer:
+        answers = await ask_each(self._channels(), question, within_s=PATIENCE_S)
+        parts: list[Any] = [answer for answer in answers if isinstance(answer, Part)]
+        num_missing = len(answers) - len(parts)
+        return msgspec.structs.replace(question.join(parts), num_missing=num_missing)
 
-    async def _count(self) -> Sequence[Counts]:
-        answers = await self._ask_all(Count())
-        return [answer.counts for answer in answers if isinstance(answer, Counted)]
 
-    async def _ask_all(self, question: Question) -> list[Answer]:
-        """What all workers say that answer in time."""
-        asking = [asyncio.create_task(channel.ask(question)) for channel in self._channels()]
-        if asking:
-            await asyncio.wait(asking, timeout=_PATIENCE_S)
-        answers: list[Answer] = []
-        for task in asking:
-            if not task.done():
-                task.cancel()
-            elif task.exception() is None:
-                answers.append(task.result())
-        return answers
+def _problems(answer: Answer) -> tuple[str, ...]:
+    match answer:
+        case Adopted():
+            return ()
+        case Refused(problems=problems):
+            return problems
+        case Failed(problem=problem):
+            return (problem,)
+        case _:
+            raise AssertionError(f"not an answer to that: {answer}")
 
 
 def run(path: Path, text: str, config: Config, *, say: Say) -> int:

@@ -23,28 +23,19 @@ from proxy.control import (
     Answer,
     Begin,
     Channel,
-    Count,
-    CountAll,
-    Counted,
     Done,
     Finish,
-    Forget,
-    Holds,
     Loaded,
     Question,
-    Recall,
-    Recollect,
     Refused,
     Reload,
     Reloaded,
     Remember,
-    Report,
-    Reported,
     Said,
+    ToAll,
     open_channel,
 )
 from proxy.errors import ConfigError
-from proxy.gathering import own_part
 from proxy.lifetime import Certificates, Ports, Stop, bring_into_force, serve
 from proxy.meters import SharedMeters
 from proxy.reload import ReloadReport
@@ -65,6 +56,7 @@ class Worker:
         self._certificates: Certificates | None = None
         self._path = Path()
         self._reloaded: ReloadReport | None = None
+        self._adopting = asyncio.Lock()
         self._channel: Channel | None = None
         self._ended = asyncio.Event()
 
@@ -82,6 +74,9 @@ class Worker:
 
     async def reply(self, question: Question) -> Answer:
         """To the parent."""
+        if isinstance(question, ToAll):
+            assert self._proxy is not None
+            return await question.own(self._proxy.process)
         match question:
             case Begin():
                 return await self._begin(question)
@@ -90,23 +85,10 @@ class Worker:
             case Remember(report=report):
                 self._reloaded = report
                 return Done()
-            case Count():
-                assert self._proxy is not None
-                return Counted(counts=await self._proxy.counts())
-            case Holds(request_id=request_id):
-                assert self._proxy is not None
-                return Reported(known=self._proxy.audits.reports.holds(request_id))
-            case Report(request_id=request_id, verdict=verdict):
-                assert self._proxy is not None
-                known = await self._proxy.audits.reports.take(request_id, verdict)
-                return Reported(known=known)
-            case Recall() | Recollect() | Forget():
-                assert self._proxy is not None
-                return await own_part(question, self._proxy.records)
             case Finish(in_a_hurry=in_a_hurry):
                 self._stop(signal.SIGINT if in_a_hurry else signal.SIGTERM)
                 return Done()
-            case Said() | Loaded() | Reload() | CountAll():
+            case Said() | Loaded() | Reload():
                 raise AssertionError(f"not for a parent to ask: {question}")
 
     async def _begin(self, begin: Begin) -> Answer:
@@ -152,9 +134,11 @@ class Worker:
         assert self._certificates is not None
         try:
             loaded = parse(self._path, adopt.text, environ=os.environ)
-            ignored = await bring_into_force(
-                self._proxy, self._certificates, loaded, engines=adopt.engines
-            )
+            # One after the other, as they came: the parent may not have waited for the last one.
+            async with self._adopting:
+                ignored = await bring_into_force(
+                    self._proxy, self._certificates, loaded, engines=adopt.engines
+                )
         except ConfigError as error:
             return Refused(problems=tuple(error.problems))
         return Adopted(ignored=ignored)

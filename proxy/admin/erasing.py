@@ -1,5 +1,6 @@
 """One tenant's or one user's data, taken out of everything that is kept."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -12,8 +13,10 @@ from proxy.admin.deeds import audited
 from proxy.admin.office import Office
 from proxy.admin.parameters import body_of
 from proxy.errors import ClientError
+from proxy.gathering import PATIENCE_S, Forget, Recall
 from proxy.journal.erasure import Erasure
 from proxy.recent import MAX_REQUESTS
+from proxy.seen import Seen
 from proxy.subjects import subject_of
 
 _PAGE = 200
@@ -28,8 +31,8 @@ class EraseBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
 
 class EraseAnswer(msgspec.Struct, frozen=True, kw_only=True):
-    """What is gone. `scrubbed` is false where the store's file was in use for so long that what was
-    freed may still be readable in it: to be asked for again."""
+    """What is gone. Where `scrubbed` is false it is to be asked for again: the store's file was in
+    use for so long that what was freed may still be readable in it, or workers are `missing`."""
 
     entries: int
     """Stored answers, with their embeddings."""
@@ -40,6 +43,8 @@ class EraseAnswer(msgspec.Struct, frozen=True, kw_only=True):
     requests: int
     """In the memory of all processes."""
     sequence: int
+    missing: int
+    """Workers that did not answer in time, and may still hold or write down something of it."""
     scrubbed: bool
 
 
@@ -68,29 +73,33 @@ async def _erase(office: Office, erasure: Erasure) -> EraseAnswer:
     for key in keys:
         await store.delete(key)
     await store.sweep(now=now)
+    office.metrics.purges.labels("hard").inc()
     try:
-        gone = await _gone(office, erasure, keys)
-        whole = msgspec.structs.replace(erasure, at=now, keys=gone)
-        requests = await office.peers().forget(whole)
+        recalled = await office.peers().ask(Recall(limit=MAX_REQUESTS))
+        gone = await _gone(office, erasure, recalled.requests)
+        whole = msgspec.structs.replace(erasure, at=now, keys=gone.union(keys) - {""})
+        forget = Forget(erasure=whole, until=office.clock() + PATIENCE_S)
+        forgotten = await office.peers().ask(forget)
         lines = await office.records.erase(whole)
     except OSError as error:
         message = f"The request log cannot be rewritten: {error.strerror}. Ask for it again."
         raise ClientError(503, message, kind="server_error") from error
+    missing = max(recalled.num_missing, forgotten.num_missing)
     return EraseAnswer(
         entries=len(keys),
         pages=pages,
         lines=lines,
-        requests=requests,
+        requests=forgotten.num_dropped,
         sequence=done.sequence,
-        scrubbed=await store.scrub(),
+        missing=missing,
+        scrubbed=await store.scrub() and not missing,
     )
 
 
-async def _gone(office: Office, erasure: Erasure, keys: list[str]) -> frozenset[str]:
-    """Of the stored answers, and of those that are there no more but were asked for."""
-    seen = await office.peers().recent(MAX_REQUESTS)
+async def _gone(office: Office, erasure: Erasure, seen: Sequence[Seen]) -> frozenset[str]:
+    """Keys of answers that may be there no more, but were asked for."""
     asked = frozenset(one.key for one in seen if erasure.covers(one))
-    return (asked | await office.records.keys(erasure)).union(keys) - {""}
+    return asked | await office.records.keys(erasure)
 
 
 async def _keys(office: Office, tag: str) -> list[str]:

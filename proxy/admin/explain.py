@@ -11,6 +11,7 @@ from proxy.admin.parameters import body_of
 from proxy.errors import ClientError
 from proxy.explaining.asking import Asked, Told
 from proxy.explaining.views import Comparison, Explanation
+from proxy.gathering import Recollect
 
 
 class ExplainBody(Asked, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -38,13 +39,14 @@ async def _told(office: Office, asked: Asked) -> Told:
     if not isinstance(asked.request, UnsetType):
         raise ClientError(400, "Give either a request or a request_id.", param="request_id")
     request_id, tenant = asked.request_id, asked.tenant
-    remembered = await office.peers().recollect(request_id, tenant)
+    question = Recollect(request_id=request_id, tenant=tenant)
+    remembered = (await office.peers().ask(question)).remembered
     if remembered is None:
         remembered = await office.records.journal.recollect(request_id, tenant)
     if remembered is None:
         message = (
             f"No request {asked.request_id[:200]} is remembered. The last ones are, and with"
-            " `record: {bodies: true}` those of the request log."
+            " `record: {bodies: true}` those of the request log, but none that said no-store."
         )
         raise ClientError(404, message, param="request_id", code="not_found")
     return Told(asked=asked, recollection=remembered.asked, seen=remembered.seen)

@@ -11,6 +11,7 @@ from proxy.admin.office import Office
 from proxy.admin.parameters import body_of
 from proxy.auditing.reports import Verdict
 from proxy.errors import ClientError
+from proxy.gathering import Holds, Report
 
 
 class FeedbackBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -39,7 +40,18 @@ async def feedback(
 
 
 async def _count(office: Office, body: FeedbackBody) -> FeedbackAnswer:
-    if not await office.peers().report(body.request_id, body.verdict):
+    held = await office.peers().ask(Holds(request_id=body.request_id))
+    if held.num_missing:
+        raise ClientError(503, "A worker does not answer: ask again.", kind="server_error")
+    if not await _known(office, body, held.by):
         message = f"No answer was lately given by meaning under request id {body.request_id[:200]}."
         raise ClientError(404, message, param="request_id", code="not_found")
     return FeedbackAnswer(request_id=body.request_id, verdict=body.verdict)
+
+
+async def _known(office: Office, body: FeedbackBody, by: tuple[int, ...]) -> bool:
+    # With two of them nobody can tell which answer is meant: clients choose their ids.
+    if len(by) != 1:
+        return False
+    question = Report(request_id=body.request_id, verdict=body.verdict, index=by[0])
+    return (await office.peers().ask(question)).known

@@ -8,6 +8,7 @@ from litestar.di import NamedDependency
 from litestar.params import FromQuery, QueryParameter
 
 from proxy.admin.office import Office
+from proxy.gathering import Recall
 from proxy.recent import MAX_REQUESTS
 from proxy.seen import Seen
 
@@ -34,5 +35,5 @@ async def recent(
         given = ((outcome, one.outcome), (tenant, one.tenant), (policy, one.policy))
         return all(asked in (None, has) for asked, has in given) and (bool(one.near) or not near)
 
-    everything = await office.peers().recent(MAX_REQUESTS)
+    everything = (await office.peers().ask(Recall(limit=MAX_REQUESTS))).requests
     return RecentPage(requests=tuple(filter(fits, everything))[:limit])

@@ -9,6 +9,7 @@ from litestar.di import NamedDependency
 from proxy.admin.deeds import audited
 from proxy.admin.office import Office
 from proxy.errors import ErrorDetail
+from proxy.gathering import Count
 from proxy.settings.file import dump
 
 
@@ -50,5 +51,6 @@ async def reload(
 @get("/metrics")
 async def metrics(office: NamedDependency[Office]) -> Response[bytes]:
     """Prometheus' text format."""
-    exposition = office.metrics.exposition(await office.peers().counts())
+    counted = await office.peers().ask(Count())
+    exposition = office.metrics.exposition(counted.counts)
     return Response(exposition, media_type="text/plain; version=0.0.4")

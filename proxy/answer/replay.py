@@ -59,6 +59,11 @@ class Replays:
             _name(form, payload), lambda: stream(payload, include_usage=include_usage)
         )
 
+    def forget(self) -> None:
+        """Drop what is remembered."""
+        self._made.clear()
+        self.held_bytes = 0
+
     def _once(self, name: bytes, make: Callable[[], bytes]) -> bytes:
         made = self._made.get(name)
         if made is not None:

@@ -32,6 +32,7 @@ class Erased(msgspec.Struct, frozen=True, kw_only=True):
     lines: int
     requests: int
     sequence: int
+    missing: int
     scrubbed: bool
 
 

@@ -22,7 +22,8 @@ def erase(
     What is stored is overwritten, not only hidden; what is being made is not kept. A user is found
     as requests name it: in `user`, `safety_identifier` or `metadata.user_id`.
 
-    Exit code 1: something was in use, and may still be readable; ask again.
+    Exit code 1: something was in use, and may still be readable; ask again. With several proxies on
+    one store each is to be asked: its request log and its memory are its own.
 
     **Examples**
 
@@ -54,6 +55,9 @@ def erase(
             f" {count(erased.pages, 'KV page')}; {count(erased.requests, 'request')} in memory;"
             f" purge sequence {erased.sequence}"
         )
+    if erased.missing:
+        note(f"{count(erased.missing, 'worker')} did not answer and may still hold some; ask again")
+        return FAILED
     if not erased.scrubbed:
         note("the store was in use all the time: what was freed may still be readable; ask again")
         return FAILED

@@ -11,6 +11,7 @@ from proxy.admin.office import Office
 from proxy.dashboard.history import EVERY_S
 from proxy.dashboard.sample import sample_of
 from proxy.dashboard.series import Bin, series, whole
+from proxy.gathering import Count
 
 _MAX_BINS = 300
 
@@ -31,7 +32,7 @@ async def history(
 ) -> Charts:
     """Requests by outcome, latency and savings of all processes in the last minutes, in bins of
     whole minutes."""
-    await office.peers().counts()  # each process puts in what it has counted until now
+    await office.peers().ask(Count())  # each process puts in what it has counted until now
     now = office.clock()
     samples = (*office.history.all(), sample_of(office.metrics.totals(), at=now))
     bin_s = EVERY_S * max(1, round(minutes / num_bins))

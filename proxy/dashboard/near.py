@@ -10,6 +10,7 @@ from litestar.params import FromQuery, QueryParameter
 
 from index.verdict import Accepted, Rules, judge
 from proxy.admin.office import Office
+from proxy.gathering import Recall
 from proxy.meaning import rules_of_tier
 from proxy.outcome import Near
 from proxy.recent import MAX_REQUESTS
@@ -63,7 +64,7 @@ async def near(
     name = policy if policy in tiers else next(iter(tiers), None)
     if name is None:
         return NearPage(policy=None, policies=(), threshold=None, lowest=_LOWEST, misses=())
-    everything = await office.peers().recent(MAX_REQUESTS)
+    everything = (await office.peers().ask(Recall(limit=MAX_REQUESTS))).requests
     seen = [one for one in everything if one.policy == name and _is_near(one)][:limit]
     ladder = tuple(ladder_of(tiers[name]))
     return NearPage(

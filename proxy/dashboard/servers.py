@@ -8,6 +8,7 @@ from litestar.di import NamedDependency
 
 from proxy.admin.office import Office
 from proxy.counts import Counts
+from proxy.gathering import Count
 
 _IN_FLIGHT = "rejoinder_upstream_in_flight"
 _LEFT_ALONE = "rejoinder_upstream_left_alone"
@@ -35,7 +36,7 @@ class UpstreamPage(msgspec.Struct, frozen=True, kw_only=True):
 async def upstreams(office: NamedDependency[Office]) -> UpstreamPage:
     """The servers of all upstreams and their breakers."""
     report = await office.health.report()
-    servers = servers_of(await office.peers().counts())
+    servers = servers_of((await office.peers().ask(Count())).counts)
     return UpstreamPage(servers=servers, states=report["upstreams"])
 
 

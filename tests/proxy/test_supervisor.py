@@ -30,6 +30,10 @@ routes:
   - {{match: {{model: "test-*"}}, to: main, cache: standard}}
 shutdown: {{grace: 0s, deadline: 60s}}
 """
+LOG = """
+tenants: {{keys: {{sk-one: acme}}}}
+record: {{path: "{path}", bodies: true}}
+"""
 
 
 @pytest.fixture(autouse=True)
@@ -75,6 +79,33 @@ async def metrics_of(process: Process) -> str:
 def requests_in(metrics: str) -> int:
     found = re.findall(r"^rejoinder_requests_total\{.*\} (\S+)$", metrics, re.MULTILINE)
     return sum(int(float(value)) for value in found)
+
+
+async def restart_one(process: Process) -> None:
+    """Kill a worker, and see it gone."""
+    worker = workers_of(process)[0]
+    worker.kill()
+    while worker.is_running() and worker.status() != psutil.STATUS_ZOMBIE:
+        await asyncio.sleep(0.01)
+
+
+async def stats_of(process: Process) -> dict:
+    async with httpx.AsyncClient(timeout=60) as http:
+        return (await http.get(f"{process.admin_url}/cache/stats")).json()
+
+
+async def ask_on_and_on(process: Process) -> None:
+    async with httpx.AsyncClient(timeout=60, headers={"authorization": "Bearer sk-one"}) as http:
+        body = {"model": "test-1", "messages": [{"role": "user", "content": "Zebra"}]}
+        while True:
+            await http.post(f"{process.url}/v1/chat/completions", json=body)
+
+
+async def erase(process: Process) -> dict:
+    async with httpx.AsyncClient(timeout=60) as http:
+        answer = await http.post(f"{process.admin_url}/cache/erase", json={"tenant": "acme"})
+        assert answer.status_code == 200, answer.text
+        return answer.json()
 
 
 async def test_counts_of_all_workers_add_up_whichever_is_asked(tmp_path):
@@ -233,3 +264,53 @@ async def test_workers_do_not_outlive_their_parent(tmp_path):
         await process.ends()
         while any(worker.is_running() for worker in workers):
             await asyncio.sleep(0.05)
+
+
+async def test_a_worker_that_cannot_be_started_is_tried_until_it_can(tmp_path):
+    """First the parent has no descriptor left, then the worker cannot open its counters."""
+    async with (
+        serving(good) as upstream,
+        serving_process(
+            config_of(upstream.url, tmp_path, workers=2), tmp_path, TMPDIR=str(tmp_path)
+        ) as process,
+    ):
+        parent = psutil.Process(process.process.pid)
+        limits = parent.rlimit(psutil.RLIMIT_NOFILE)
+        parent.rlimit(psutil.RLIMIT_NOFILE, (3, limits[1]))
+        await restart_one(process)
+        await process.hears(r"worker \d cannot begin: .*Too many open files")
+        (counters,) = tmp_path.glob("rejoinder-*")
+        counters.rename(tmp_path / "elsewhere")
+        parent.rlimit(psutil.RLIMIT_NOFILE, limits)
+        await process.hears(r"worker \d cannot begin: .*FileNotFoundError")
+        assert (await ask_anew(process, "still?")).status_code == 200, "the other one goes on"
+        (tmp_path / "elsewhere").rename(counters)
+        while (await stats_of(process))["workers"] < 2:
+            await asyncio.sleep(0.05)
+        assert set(await ask_every_worker(process, "still?")) == {"exact"}
+
+
+async def test_an_erasure_that_a_worker_takes_no_part_in_is_to_be_asked_again(tmp_path):
+    log = tmp_path / "requests.jsonl"
+    async with serving(good) as upstream:
+        text = config_of(upstream.url, tmp_path, workers=2) + LOG.format(path=log)
+        async with serving_process(text, tmp_path) as process:
+            asking = [asyncio.create_task(ask_on_and_on(process)) for _ in range(8)]
+            while not log.exists():
+                await asyncio.sleep(0.01)
+            stuck = workers_of(process)[0]
+            stuck.suspend()  # with requests in its memory, and lines that are not written yet
+            for task in asking:
+                task.cancel()
+            await asyncio.gather(*asking, return_exceptions=True)
+            try:
+                erased = await erase(process)
+                assert (erased["missing"], erased["scrubbed"]) == (1, False)
+            finally:
+                stuck.resume()
+            while (await erase(process))["missing"]:
+                pass
+            left = b"".join(one.read_bytes() for one in tmp_path.glob("requests.jsonl*"))
+            assert b"Zebra" not in left
+            metrics = await metrics_of(process)
+            assert re.search(r'^rejoinder_purges_total\{kind="hard"\} [2-9]', metrics, re.MULTILINE)

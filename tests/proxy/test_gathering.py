@@ -1,0 +1,94 @@
+"""What all processes tell, put together."""
+
+from types import SimpleNamespace
+
+import pytest
+
+from proxy.auditing.reports import Reports
+from proxy.gathering import (
+    Forget,
+    Forgotten,
+    Held,
+    Holds,
+    Process,
+    Recollect,
+    Recollected,
+    Report,
+    Reported,
+)
+from proxy.journal.erasure import Erasure
+
+
+class Erased:
+    """Records that tell what they were asked for."""
+
+    def __init__(self):
+        self.done = []
+
+    async def forget(self, erasure):
+        self.done.append("forget")
+        return 2
+
+    async def erase(self, erasure):
+        self.done.append("erase")
+        return 3
+
+
+class Verdicts:
+    """Reports that know one id."""
+
+    def __init__(self, known):
+        self._known = known
+        self.taken = []
+
+    def holds(self, request_id):
+        return request_id == self._known
+
+    async def take(self, request_id, verdict):
+        self.taken.append((request_id, verdict))
+        return self.holds(request_id)
+
+
+def process(*, index=0, reports=None, records=None, now=0.0):
+    return Process(
+        index=index,
+        counts=None,
+        reports=reports or Reports(ledger=None, metrics=None),
+        records=records,
+        clock=lambda: now,
+    )
+
+
+async def gather(question, processes):
+    return question.join([await question.own(one) for one in processes])
+
+
+async def test_a_verdict_goes_to_the_one_process_that_gave_the_answer():
+    verdicts = [Verdicts("other"), Verdicts("r1"), Verdicts("other")]
+    processes = [process(index=n, reports=one) for n, one in enumerate(verdicts)]
+    held = await gather(Holds(request_id="r1"), processes)
+    assert held == Held(by=(1,))
+    told = await gather(Report(request_id="r1", verdict="wrong", index=1), processes)
+    assert told == Reported(known=True)
+    assert [one.taken for one in verdicts] == [[], [("r1", "wrong")], []]
+
+
+@pytest.mark.parametrize(("now", "done"), [(4.0, ["forget"]), (6.0, ["forget", "erase"])])
+async def test_who_forgets_late_rewrites_the_log_itself(now, done):
+    records = Erased()
+    question = Forget(erasure=Erasure(tenant="acme"), until=5.0)
+    assert await gather(question, [process(records=records, now=now)]) == Forgotten(num_dropped=2)
+    assert records.done == done
+
+
+def remembered(tenant, at):
+    return SimpleNamespace(seen=SimpleNamespace(tenant=tenant, at=at))
+
+
+def test_of_one_id_the_latest_request_is_told_unless_two_tenants_have_used_it():
+    question = Recollect(request_id="r1", tenant=None)
+    first, second = remembered("acme", 1.0), remembered("acme", 2.0)
+    parts = [Recollected(remembered=one) for one in (first, None, second)]
+    assert question.join(parts).remembered is second
+    foreign = Recollected(remembered=remembered("zenith", 3.0))
+    assert question.join([*parts, foreign]).remembered is None
