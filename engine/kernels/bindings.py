@@ -29,6 +29,7 @@ class LinearStruct(ctypes.Structure):
         ("num_outputs", _Size),
         ("num_inputs", _Size),
         ("num_loud", _Size),
+        ("bits", _Size),
     )
 
 

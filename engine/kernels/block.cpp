@@ -8,44 +8,43 @@ namespace {
 // Adds queries times keys of one group of channels and all tiles, times the keys' scales. Lines are
 // fetched into the second cache: the first can wait for too few at a time (a quarter slower).
 template <int R>
-void multiply_keys(const Work& work, int64_t r0, const Block& block, int64_t group, bool fetch, Floats (&scores)[R][2]) {
+[[gnu::flatten]] void multiply_keys(const Work& work, int64_t r0, const Block& block, int64_t group, bool fetch,
+                                    Floats (&scores)[R][2]) {
     const int64_t all_quads = work.head_dim / 4;
     const int64_t quads = all_quads / work.num_groups;
     const Factors* queries = work.queries.get() + r0 * all_quads + group * quads;
+    // A tile that is not there is another one's double; nobody sees it.
+    const auto tile = [&](int64_t index) { return std::min(index, block.num_tiles - 1); };
     for (int first = 0; first < 2; first += kLinesAtOnce) {
         Products products[R][kLinesAtOnce];
-#pragma GCC unroll 6
-        for (int r = 0; r < R; ++r)
-            for (int i = 0; i < kLinesAtOnce; ++i)
+        each<R>([&](auto r) {
+            each<kLinesAtOnce>([&](auto i) {
                 products[r][i] = key_products(work.code_sums[(r0 + r) * work.num_groups + group]);
+            });
+        });
         const int8_t* tiles[kLinesAtOnce];
-        // A tile that is not there is another one's double; nobody sees it.
-        for (int i = 0; i < kLinesAtOnce; ++i)
-            tiles[i] = block.keys + (std::min<int64_t>(first + i, block.num_tiles - 1) * all_quads + group * quads) * kLineBytes;
-        const char* ahead = block.keys_ahead + 2 * group * quads * kLineBytes;
+        each<kLinesAtOnce>([&](auto i) {
+            tiles[i] = block.keys + (tile(first + i) * all_quads + group * quads) * kLineBytes;
+        });
+        const char* ahead = block.keys_ahead + (2 * group + first) * quads * kLineBytes;
         for (int64_t quad = 0; quad < quads; ++quad) {
             KeyLine lines[kLinesAtOnce];
-#pragma GCC unroll 2
-            for (int i = 0; i < kLinesAtOnce; ++i) {
+            each<kLinesAtOnce>([&](auto i) {
                 lines[i] = load_keys(tiles[i] + quad * kLineBytes);
-                if (fetch) _mm_prefetch(ahead + (first * quads + quad * kLinesAtOnce + i) * kLineBytes, _MM_HINT_T1);
-            }
-#pragma GCC unroll 6
-            for (int r = 0; r < R; ++r) {
+                if (fetch) _mm_prefetch(ahead + (quad * kLinesAtOnce + i) * kLineBytes, _MM_HINT_T1);
+            });
+            each<R>([&](auto r) {
                 const Factors& four = queries[r * all_quads + quad];
-#pragma GCC unroll 2
-                for (int i = 0; i < kLinesAtOnce; ++i) add(products[r][i], lines[i], four);
-            }
+                each<kLinesAtOnce>([&](auto i) { add(products[r][i], lines[i], four); });
+            });
         }
-#pragma GCC unroll 2
-        for (int i = 0; i < kLinesAtOnce; ++i) {
-            const int64_t tile = std::min<int64_t>(first + i, block.num_tiles - 1);
+        each<kLinesAtOnce>([&](auto i) {
             // May be NaN where nobody sees it: lanes do not mix.
-            const Floats scale = load_halves(block.key_scales + group * block.scales_stride + tile * kLanes);
-#pragma GCC unroll 6
-            for (int r = 0; r < R; ++r)
+            const Floats scale = load_halves(block.key_scales + group * block.scales_stride + tile(first + i) * kLanes);
+            each<R>([&](auto r) {
                 scores[r][first + i] = fmadd(to_floats(sum_of(products[r][i])), scale, scores[r][first + i]);
-        }
+            });
+        });
     }
 }
 
@@ -102,37 +101,33 @@ void soften(Work& work, int64_t at, const Block& block, const Floats (&dots)[2])
 
 // Adds the block's values to the sums of R rows; N lines of head_dim at a time.
 template <int R, int N>
-void weigh(Work& work, int64_t r0, const Block& block, int64_t d, bool fetch) {
+[[gnu::flatten]] void weigh(Work& work, int64_t r0, const Block& block, int64_t d, bool fetch) {
     const int64_t stride = work.head_dim * 4;
     Products products[R][N];
-#pragma GCC unroll 6
-    for (int r = 0; r < R; ++r)
-        for (int n = 0; n < N; ++n) products[r][n] = value_products();
+    each<R>([&](auto r) { each<N>([&](auto n) { products[r][n] = value_products(); }); });
     const int64_t group = d * work.num_groups / work.head_dim;
     const int8_t* values = block.values + d * 4;
+    const char* ahead = block.values_ahead + d * 4;
+    const Factors* weights = work.weights.get() + (r0 * work.num_groups + group) * kBlock / 4;
     for (int64_t quad = 0; quad < block.num_tiles * 4; ++quad) {
         ValueLine lines[N];
-#pragma GCC unroll 2
-        for (int n = 0; n < N; ++n) {
+        each<N>([&](auto n) {
             lines[n] = load_values(values + quad * stride + n * kLineBytes);
-            if (fetch) _mm_prefetch(block.values_ahead + d * 4 + quad * stride + n * kLineBytes, _MM_HINT_T1);
-        }
-#pragma GCC unroll 6
-        for (int r = 0; r < R; ++r) {
-            const Factors& four = work.weights[((r0 + r) * work.num_groups + group) * kBlock / 4 + quad];
-#pragma GCC unroll 2
-            for (int n = 0; n < N; ++n) add(products[r][n], lines[n], four);
-        }
+            if (fetch) _mm_prefetch(ahead + quad * stride + n * kLineBytes, _MM_HINT_T1);
+        });
+        each<R>([&](auto r) {
+            const Factors& four = weights[r * work.num_groups * kBlock / 4 + quad];
+            each<N>([&](auto n) { add(products[r][n], lines[n], four); });
+        });
     }
-#pragma GCC unroll 6
-    for (int r = 0; r < R; ++r) {
-#pragma GCC unroll 2
-        for (int n = 0; n < N; ++n) {
+    each<R>([&](auto r) {
+        const Floats factor = floats(work.factors[(r0 + r) * work.num_groups + group]);
+        each<N>([&](auto n) {
             float* sum = work.sums.get() + (r0 + r) * work.head_dim + d + n * kLanes;
             const Floats older = load(sum) * floats(work.kept[r0 + r]);
-            store(sum, fmadd(to_floats(sum_of(products[r][n])), floats(work.factors[(r0 + r) * work.num_groups + group]), older));
-        }
-    }
+            store(sum, fmadd(to_floats(sum_of(products[r][n])), factor, older));
+        });
+    });
 }
 
 template <int R>
@@ -141,7 +136,6 @@ void attend_rows(Work& work, int64_t r0, const Block& block) {
     Floats scores[R][2];
     for (auto& row : scores) row[0] = row[1] = floats(0.0f);
     for (int64_t group = 0; group < work.num_groups; ++group) multiply_keys<R>(work, r0, block, group, fetch, scores);
-#pragma GCC unroll 6
     for (int r = 0; r < R; ++r) soften(work, r0 + r, block, scores[r]);
     int64_t d = 0;
     for (; d + kLinesAtOnce * kLanes <= work.head_dim; d += kLinesAtOnce * kLanes)

@@ -21,7 +21,7 @@ from engine.kernels.layercheck import layer_error
 from engine.kv.pages import PageLayout
 from engine.kv.pool import PagePool
 from engine.memory import Arena
-from engine.models.linear import Int8Linear, round_weight
+from engine.models.linear import Int8Linear, has_few_levels, round_weight
 
 _KV_LENS = (1, 31, 32, 33, 300)
 _ATTENTION_TOLERANCE = 1e-3
@@ -73,6 +73,7 @@ def check(kernels: Kernels) -> None:
             _ATTENTION_TOLERANCE,
         ),
         ("linear", _linear_error(kernels, generator), _LINEAR_TOLERANCE),
+        ("linear of 4 bits", _linear_error(kernels, generator, levels=16), _LINEAR_TOLERANCE),
         ("layer", layer_error(kernels, generator), _LAYER_TOLERANCE),
     ):
         if not error < tolerance:  # NaN is no pass
@@ -108,12 +109,12 @@ def _attention_error(
     return float((kernel(queries, pages, spans) - expected).abs().max())
 
 
-def _linear_error(kernels: Kernels, generator: torch.Generator) -> float:
+def _linear_error(kernels: Kernels, generator: torch.Generator, *, levels: int = 1000) -> float:
     """Relative, against the product with the rounded weights."""
-    weight = torch.randn(70, 100, generator=generator)
+    weight = torch.randint(levels, (70, 100), generator=generator) / levels
     bias = torch.randn(70, generator=generator)
-    rounded = round_weight(weight).values().flatten(1)[:, :100]
+    rounded = round_weight(weight, bits=4 if has_few_levels(weight) else 8)
     inputs = torch.randn(20, 100, generator=generator)
-    expected = inputs @ rounded.T + bias
+    expected = inputs @ rounded.values().flatten(1)[:, :100].T + bias
     result = Int8Linear(weight, bias, kernels=kernels, arena=Arena())(inputs)
     return float((result - expected).norm() / expected.norm())

@@ -1,8 +1,8 @@
 // AVX2: two registers. Included by simd.h.
 //
-// Bytes cannot be multiplied without the risk of overflow, so codes become 16 bits wide, the even
-// ones apart from the odd ones: two products each are summed into the right lane at once. Factors,
-// inputs of linear layers too, then have up to 15 bits and a sign at no cost.
+// Bytes cannot be multiplied without the risk of overflow, but for weights of 4 bits; so codes become
+// 16 bits wide, the even ones apart from the odd ones: two products each are summed into the right
+// lane at once. Factors then have up to 15 bits and a sign at no cost.
 #pragma once
 
 namespace rejoinder {
@@ -146,52 +146,125 @@ inline void store_factors(Factors* to, Ints factors) {
 // 16 unsigned ones, given as floats.
 inline void store_weights(Factors* to, Floats weights) { store_factors(to, to_ints(weights)); }
 
-// Codes of 8 lanes; of 16. No arrays: compilers would keep them in memory.
+// The same factors in all lanes.
+struct Spread { __m256i even, odd; };
+inline Spread spread(const Factors& four) { return {_mm256_set1_epi32(four.even), _mm256_set1_epi32(four.odd)}; }
+inline __m256i spread(int32_t four) { return _mm256_set1_epi32(four); }
+
+// Codes of 8 lanes as words; of 16.
 struct HalfLine { __m256i even, odd; };
 struct WideLine { HalfLine low, high; };
-struct KeyLine : WideLine {};
-struct ValueLine : WideLine {};
-struct WeightLine : WideLine {};
+using KeyLine = WideLine;
+using ValueLine = WideLine;
 
+inline __m256i load_half(const void* from) { return _mm256_loadu_si256(static_cast<const __m256i*>(from)); }
 inline HalfLine load_signed(const int8_t* from) {
-    const __m256i codes = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from));
+    const __m256i codes = load_half(from);
     return {_mm256_srai_epi16(_mm256_slli_epi16(codes, 8), 8), _mm256_srai_epi16(codes, 8)};
 }
-inline HalfLine load_unsigned(const uint8_t* from) {
-    const __m256i codes = _mm256_load_si256(reinterpret_cast<const __m256i*>(from));
-    return {_mm256_and_si256(codes, _mm256_set1_epi16(0xFF)), _mm256_srli_epi16(codes, 8)};
-}
-inline KeyLine load_keys(const int8_t* from) { return {{load_signed(from), load_signed(from + 32)}}; }
-inline ValueLine load_values(const int8_t* from) { return {{load_signed(from), load_signed(from + 32)}}; }
-inline WeightLine load_weights(const uint8_t* from) { return {{load_unsigned(from), load_unsigned(from + 32)}}; }
+inline KeyLine load_keys(const int8_t* from) { return {load_signed(from), load_signed(from + 32)}; }
+inline ValueLine load_values(const int8_t* from) { return load_keys(from); }
 
-// A sum for each lane.
+// Left to themselves, compilers add products in pairs first, and run out of registers.
+inline void add_in_order(__m256i& sum, __m256i product) {
+    sum = _mm256_add_epi32(sum, product);
+    asm("" : "+x"(sum));
+}
+
+// A sum for each lane. kFirst: it begins with these products.
 struct Products { __m256i low, high; };
-using ByteProducts = Products;
 constexpr int kMaxRows = 4;        // queries whose sums fit in the registers
 constexpr int kLinesAtOnce = 1;
 
-inline Products byte_products() { return {_mm256_setzero_si256(), _mm256_setzero_si256()}; }
-inline Products value_products() { return byte_products(); }
-inline Products key_products(int32_t) { return byte_products(); }
-inline __m256i plus_products(__m256i sum, const HalfLine& codes, __m256i even, __m256i odd) {
-    sum = _mm256_add_epi32(sum, _mm256_madd_epi16(codes.even, even));
-    return _mm256_add_epi32(sum, _mm256_madd_epi16(codes.odd, odd));
+template <bool kFirst>
+inline void add(__m256i& sum, const HalfLine& codes, const Spread& four) {
+    const __m256i even = _mm256_madd_epi16(codes.even, four.even);
+    if constexpr (kFirst) sum = even;
+    else add_in_order(sum, even);
+    add_in_order(sum, _mm256_madd_epi16(codes.odd, four.odd));
 }
-inline void add(Products& products, const WideLine& line, const Factors& factors) {
-    const __m256i even = _mm256_set1_epi32(factors.even);
-    const __m256i odd = _mm256_set1_epi32(factors.odd);
-    products.low = plus_products(products.low, line.low, even, odd);
-    products.high = plus_products(products.high, line.high, even, odd);
+template <bool kFirst>
+inline void add(Products& sums, const WideLine& line, const Spread& four) {
+    add<kFirst>(sums.low, line.low, four);
+    add<kFirst>(sums.high, line.high, four);
 }
-inline Ints sum_of(const Products& products) { return {products.low, products.high}; }
+inline Products key_products(int32_t) { return {_mm256_setzero_si256(), _mm256_setzero_si256()}; }
+inline Products value_products() { return key_products(0); }
+inline void add(Products& sums, const WideLine& line, const Factors& factors) { add<false>(sums, line, spread(factors)); }
+inline Ints sum_of(const Products& sums) { return {sums.low, sums.high}; }
 
-using FourInputs = Factors;
-constexpr int32_t kInputMax = 32767;
-constexpr bool kRoundsTwice = false;
-constexpr int kRows = 4;
+// Weights of 8 bits, times inputs of 16: both are words, so nothing is won with fewer.
+struct Bytes {
+    static constexpr int kLineQuads = 1;
+    static constexpr float kInputMax = 32767.0f;
+    static constexpr bool kHasLow = false;
+    using Four = Factors;
+    using Line = WideLine;
+    using Quad = WideLine;
+    using Sums = Products;
+
+    static HalfLine load_half_line(const uint8_t* from) {
+        const __m256i codes = load_half(from);
+        return {_mm256_and_si256(codes, _mm256_set1_epi16(0xFF)), _mm256_srli_epi16(codes, 8)};
+    }
+    static Line load(const uint8_t* from) { return {load_half_line(from), load_half_line(from + 32)}; }
+    template <int kWithin>
+    static Quad quad(const Line& line) { return line; }
+};
+inline void store_inputs(Factors* to, Ints inputs) { store_factors(to, inputs); }
+inline Ints sum_of(const Products& sums, int) { return sum_of(sums); }
+
+// Weights of 4 bits, times inputs of 8. A group's products, 32 at most 15 * 128 large, are summed
+// two and two in words: 16 * 15 * 128 = 30,720 is no overflow.
+struct WordSums { __m256i low, high; };
+struct ByteQuad { __m256i low, high; };
+struct Nibbles {
+    static constexpr int kLineQuads = 2;
+    static constexpr float kInputMax = 127.0f;
+    static constexpr bool kHasLow = true;
+    using Four = int32_t;
+    using Line = ByteQuad;
+    using Quad = ByteQuad;
+    using Sums = WordSums;
+
+    static Line load(const uint8_t* from) { return {load_half(from), load_half(from + 32)}; }
+    template <int kWithin>
+    static Quad quad(const Line& line) {
+        const __m256i mask = _mm256_set1_epi8(0xF);
+        if constexpr (kWithin == 0) return {_mm256_and_si256(line.low, mask), _mm256_and_si256(line.high, mask)};
+        return {_mm256_and_si256(_mm256_srli_epi16(line.low, 4), mask),
+                _mm256_and_si256(_mm256_srli_epi16(line.high, 4), mask)};
+    }
+};
+template <bool kFirst>
+inline void add_words(__m256i& sum, __m256i codes, __m256i four) {
+    const __m256i products = _mm256_maddubs_epi16(codes, four);
+    sum = kFirst ? products : _mm256_add_epi16(sum, products);
+    asm("" : "+x"(sum));  // as in add_in_order
+}
+template <bool kFirst>
+inline void add(WordSums& sums, const ByteQuad& quad, __m256i four) {
+    add_words<kFirst>(sums.low, quad.low, four);
+    add_words<kFirst>(sums.high, quad.high, four);
+}
+// Times 1 or 256.
+inline Ints sum_of(const WordSums& sums, int factor) {
+    const __m256i factors = _mm256_set1_epi16(static_cast<int16_t>(factor));
+    return {_mm256_madd_epi16(sums.low, factors), _mm256_madd_epi16(sums.high, factors)};
+}
+inline void store_inputs(int32_t* to, Ints inputs) { store_bytes(reinterpret_cast<int8_t*>(to), inputs); }
+
+// Inputs of 16 bits as bytes, 256 * high + low.
+constexpr float kWideMax = 127.0f * 256.0f;
+inline void store_wide(int32_t* high, int32_t* low, Ints inputs) {
+    const auto high_of = [](__m256i x) { return _mm256_srai_epi32(_mm256_add_epi32(x, _mm256_set1_epi32(128)), 8); };
+    const Ints highs{high_of(inputs.low), high_of(inputs.high)};
+    store_inputs(high, highs);
+    store_inputs(low, {_mm256_sub_epi32(inputs.low, _mm256_slli_epi32(highs.low, 8)),
+                       _mm256_sub_epi32(inputs.high, _mm256_slli_epi32(highs.high, 8))});
+}
+
+constexpr int kRows = 4;      // of inputs, whose sums fit in the registers
 constexpr int kMostRows = 4;
-
-inline void store_inputs(FourInputs* to, Ints inputs) { store_factors(to, inputs); }
 
 }  // namespace rejoinder

@@ -121,23 +121,51 @@ inline void add(Products& sums, ValueLine values, Factors weights) {
 }
 inline Ints sum_of(Products sums) { return {_mm512_add_epi32(_mm512_slli_epi32(sums.high, 8), sums.low)}; }
 
-// Inputs of linear layers have 8 bits; where that is too little, the layer names groups that are
-// multiplied a second time, with what the first rounding left.
-using FourInputs = int32_t;
-constexpr int32_t kInputMax = 127;
-constexpr bool kRoundsTwice = true;
+// Weights, times inputs of 8 bits.
+struct Bytes {
+    static constexpr int kLineQuads = 1;
+    static constexpr float kInputMax = 127.0f;
+    static constexpr bool kHasLow = true;
+    using Four = int32_t;
+    using Line = __m512i;
+    using Quad = __m512i;
+    struct Sums { __m512i all; };
+
+    static Line load(const uint8_t* from) { return _mm512_loadu_si512(from); }
+    template <int kWithin>
+    static Quad quad(Line line) { return line; }
+};
+struct Nibbles : Bytes {
+    static constexpr int kLineQuads = 2;
+
+    template <int kWithin>
+    static Quad quad(Line line) {
+        const __m512i mask = _mm512_set1_epi8(0xF);
+        if constexpr (kWithin == 0) return _mm512_and_si512(line, mask);
+        return _mm512_and_si512(_mm512_srli_epi16(line, 4), mask);
+    }
+};
+inline __m512i spread(int32_t four) { return _mm512_set1_epi32(four); }
+// kFirst: the sum begins with these products.
+template <bool kFirst>
+inline void add(Bytes::Sums& sums, __m512i quad, __m512i four) {
+    sums.all = _mm512_dpbusd_epi32(kFirst ? _mm512_setzero_si512() : sums.all, quad, four);
+}
+// Times 1 or 256.
+inline Ints sum_of(const Bytes::Sums& sums, int factor) {
+    return {_mm512_slli_epi32(sums.all, factor == 256 ? 8 : 0)};
+}
+inline void store_inputs(int32_t* to, Ints inputs) { store_bytes(reinterpret_cast<int8_t*>(to), inputs); }
+
+// Inputs of 16 bits as bytes, 256 * high + low.
+constexpr float kWideMax = 127.0f * 256.0f;
+inline void store_wide(int32_t* high, int32_t* low, Ints inputs) {
+    const __m512i highs = _mm512_srai_epi32(_mm512_add_epi32(inputs.all, _mm512_set1_epi32(128)), 8);
+    store_inputs(high, {highs});
+    store_inputs(low, {_mm512_sub_epi32(inputs.all, _mm512_slli_epi32(highs, 8))});
+}
+
 constexpr int kRows = 6;           // fill the registers: 12 integer and 12 float sums
 constexpr int kMostRows = 8;       // spill a few, which costs less than to read weights twice
-
-inline void store_inputs(FourInputs* to, Ints inputs) { store_bytes(reinterpret_cast<int8_t*>(to), inputs); }
-
-struct WeightLine { __m512i codes; };
-struct ByteProducts { __m512i sums; };
-inline WeightLine load_weights(const uint8_t* from) { return {_mm512_load_si512(from)}; }
-inline ByteProducts byte_products() { return {_mm512_setzero_si512()}; }
-inline void add(ByteProducts& products, WeightLine weights, FourInputs inputs) {
-    products.sums = _mm512_dpbusd_epi32(products.sums, weights.codes, _mm512_set1_epi32(inputs));
-}
-inline Ints sum_of(ByteProducts products) { return {products.sums}; }
 
 }  // namespace rejoinder

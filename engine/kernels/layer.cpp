@@ -9,36 +9,34 @@ constexpr float kMaxScale = 65504.0f;  // the largest finite fp16
 constexpr int kMaxCode = 127;
 
 // x [num_inputs] → its norm, rounded. `normed` is scratch of the same size.
-void round_normed(const float* x, const NormedLinear& layer, float eps, float* normed, InputGroup* groups) {
+void round_normed(const float* x, const NormedLinear& layer, float eps, float* normed, std::byte* rounded) {
     const int64_t size = layer.linear->num_inputs;
     Floats squares = floats(0.0f);
-    for (int64_t at = 0; at < size; at += kLanes) {
-        const Floats part = load(first_lanes(size - at), x + at);
+    by_lanes(size, [&](int64_t at, auto lanes) {
+        const Floats part = load(lanes, x + at);
         squares = fmadd(part, part, squares);
-    }
+    });
     const float mean = total(squares) / static_cast<float>(size);
     const Floats factor = floats(1.0f / std::sqrt(mean + eps));
-    for (int64_t at = 0; at < size; at += kLanes) {
-        const Lanes lanes = first_lanes(size - at);
+    by_lanes(size, [&](int64_t at, auto lanes) {
         store(lanes, normed + at, load(lanes, x + at) * factor * load(lanes, layer.norm + at));
-    }
-    round_inputs(*layer.linear, normed, groups);
+    });
+    round_inputs(*layer.linear, normed, rounded);
 }
 
 // silu(gate) * up, rounded; `gate` [num_inputs] is overwritten, `up` follows it.
-void round_gated(float* gate, const LinearWeights& layer, InputGroup* groups) {
+void round_gated(float* gate, const LinearWeights& layer, std::byte* rounded) {
     const int64_t size = layer.num_inputs;
     const float* up = gate + size;
     const Floats one = floats(1.0f);
-    for (int64_t at = 0; at < size; at += kLanes) {
-        const Lanes lanes = first_lanes(size - at);
+    by_lanes(size, [&](int64_t at, auto lanes) {
         const Floats x = load(lanes, gate + at);
         // sigmoid(x) by 2^-|x log2 e|, which cannot overflow.
         const Floats power = exp2(abs(x) * floats(-1.4426950408889634f));
         const Floats sigmoid = select(negative(x), power, one) / (one + power);
         store(lanes, gate + at, x * sigmoid * load(lanes, up + at));
-    }
-    round_inputs(layer, gate, groups);
+    });
+    round_inputs(layer, gate, rounded);
 }
 
 // Rotary embedding (half-split), then the transform.
@@ -138,30 +136,29 @@ extern "C" void rejoinder_layer(const rejoinder::LayerWeights* weights, const re
     const int64_t qkv_size = weights->qkv.linear->num_outputs;
     const int64_t attended_size = weights->num_heads * dim;
     const int64_t inner_size = weights->down->num_inputs;
-    const int64_t num_groups =
-        std::max({weights->qkv.linear->num_input_groups(), weights->output->num_input_groups(),
-                  weights->gate_up.linear->num_input_groups(), weights->down->num_input_groups()});
-    auto inputs = buffer<InputGroup>(num_tokens * num_groups);
+    const int64_t input_bytes = std::max({weights->qkv.linear->input_bytes(), weights->output->input_bytes(),
+                                          weights->gate_up.linear->input_bytes(), weights->down->input_bytes()});
+    auto inputs = buffer<std::byte>(num_tokens * input_bytes);
     auto wide = buffer<float>(num_tokens * std::max(qkv_size, 2 * inner_size));
     auto attended = buffer<float>(num_tokens * attended_size);
     const bool parallel = num_threads > 1 && num_tokens > 4;
 
     const auto normed = [&](const NormedLinear& layer) {
-        const int64_t groups = layer.linear->num_input_groups();
+        const int64_t row_bytes = layer.linear->input_bytes();
 #pragma omp parallel num_threads(num_threads) if (parallel)
         {
             auto scratch = buffer<float>(hidden_size);
 #pragma omp for schedule(static)
             for (int64_t token = 0; token < num_tokens; ++token)
                 round_normed(hidden + token * hidden_size, layer, weights->norm_eps, scratch.get(),
-                             inputs.get() + token * groups);
+                             inputs.get() + token * row_bytes);
         }
         multiply(*layer.linear, inputs.get(), num_tokens, wide.get(), false, num_threads);
     };
     const auto add_to_hidden = [&](const LinearWeights& layer, auto round) {
-        const int64_t groups = layer.num_input_groups();
+        const int64_t row_bytes = layer.input_bytes();
 #pragma omp parallel for schedule(static) num_threads(num_threads) if (parallel)
-        for (int64_t token = 0; token < num_tokens; ++token) round(token, inputs.get() + token * groups);
+        for (int64_t token = 0; token < num_tokens; ++token) round(token, inputs.get() + token * row_bytes);
         multiply(layer, inputs.get(), num_tokens, hidden, true, num_threads);
     };
 
@@ -175,12 +172,12 @@ extern "C" void rejoinder_layer(const rejoinder::LayerWeights* weights, const re
                         batch->sin + token * dim, *pages, centre, batch->slots[token], scratch);
     }
     attend(wide.get(), qkv_size, weights->num_heads, *pages, batch->spans, attended.get(), num_threads);
-    add_to_hidden(*weights->output, [&](int64_t token, InputGroup* groups) {
-        round_inputs(*weights->output, attended.get() + token * attended_size, groups);
+    add_to_hidden(*weights->output, [&](int64_t token, std::byte* rounded) {
+        round_inputs(*weights->output, attended.get() + token * attended_size, rounded);
     });
     normed(weights->gate_up);
-    add_to_hidden(*weights->down, [&](int64_t token, InputGroup* groups) {
-        round_gated(wide.get() + token * 2 * inner_size, *weights->down, groups);
+    add_to_hidden(*weights->down, [&](int64_t token, std::byte* rounded) {
+        round_gated(wide.get() + token * 2 * inner_size, *weights->down, rounded);
     });
 }
 

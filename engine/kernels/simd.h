@@ -1,9 +1,10 @@
 // What the kernels compute with: 16 lanes of 32 bits, whatever registers the CPU has.
 //
 // `Floats`, `Ints` and `Lanes` (a mask) behave as one would expect of numbers. Products are of
-// 8-bit codes, four to a lane, with factors that all lanes share: `Products` sums signed codes
-// times factors of 16 bits (queries, probabilities), `ByteProducts` the unsigned codes of weights
-// times inputs. How a factor is cut, and how many sums stay in registers, is each CPU's own.
+// codes, four to a lane, with factors that all lanes share: `Products` sums signed codes of 8 bits
+// times factors of 16 (queries, probabilities); `Bytes` and `Nibbles` say how the unsigned codes of
+// weights, of 8 and 4 bits, are multiplied with inputs. How a factor is cut, and how many sums stay
+// in registers, is each CPU's own.
 #pragma once
 
 #include <immintrin.h>
@@ -13,6 +14,8 @@
 #include <cstdint>
 #include <cstdlib>
 #include <memory>
+#include <type_traits>
+#include <utility>
 
 namespace rejoinder {
 
@@ -33,6 +36,25 @@ Buffer<T> buffer(std::size_t count) {
     return Buffer<T>(static_cast<T*>(std::aligned_alloc(kLineBytes, bytes)));
 }
 
+// Calls `body` with the constants 0 … N - 1: arrays that they index can stay in registers, which
+// compilers do not promise of loops.
+template <typename Body, int... I>
+inline void each_of(Body& body, std::integer_sequence<int, I...>) {
+    (body(std::integral_constant<int, I>{}), ...);
+}
+template <int N, typename Body>
+inline void each(Body body) {
+    each_of(body, std::make_integer_sequence<int, N>{});
+}
+
+// The same pointer, of which compilers know nothing: what they have read through another one they
+// read again, instead of keeping more than there are registers for.
+template <typename T>
+inline T* anew(T* pointer) {
+    asm volatile("" : "+r"(pointer));
+    return pointer;
+}
+
 }  // namespace rejoinder
 
 #if defined(__AVX512F__) && defined(__AVX512BW__) && defined(__AVX512VL__) && defined(__AVX512VNNI__)
@@ -42,6 +64,19 @@ Buffer<T> buffer(std::size_t count) {
 #endif
 
 namespace rejoinder {
+
+struct AllLanes {};
+inline Floats load(AllLanes, const float* from) { return load(from); }
+inline void store(AllLanes, float* to, Floats x) { store(to, x); }
+
+// Calls `body` with the place and the lanes of each 16 of `size` numbers; masks cost something, so
+// only the last may have one.
+template <typename Body>
+inline void by_lanes(int64_t size, Body body) {
+    int64_t at = 0;
+    for (; at + kLanes <= size; at += kLanes) body(at, AllLanes{});
+    if (at < size) body(at, first_lanes(size - at));
+}
 
 // 2^x for x <= 0; below 2^-126 about 1e-38. Relative error 3e-7: a minimax polynomial of degree 6.
 inline Floats exp2(Floats x) {

@@ -1,11 +1,13 @@
 """Linear layers with int8 weights, in groups of 32 inputs.
 
-Weights: scale * code + minimum, fp16 both, codes 0 … 255. Where the file has 4 bits with a scale
-and a minimum (Q4_1), each group's 16 levels fall on codes, and almost nothing is lost.
+Weights: scale * code + minimum, fp16 both, codes 0 … 255. Where a file's weights have no more than
+16 levels a group (Q4_0, Q4_1, Q4_K), codes are 0 … 15: nothing is lost that 8 bits would keep, and
+half as much is read.
 
 Inputs are rounded to int8 too, each group of 32 with a float scale of its own. A few channels of a
 model are louder than all others, for any token; what is lost in their groups is most of what is
-lost. So these groups, found by watching a short text pass, are rounded to 16 bits.
+lost. So these groups, found by watching a short text pass, are rounded to 16 bits. (With AVX2 all
+are where weights have 8 bits: that costs nothing.)
 
 Products are summed exactly within a group, in float32 over groups, in the same order whatever the
 batch: a token's result does not depend on who is computed beside it.
@@ -22,13 +24,17 @@ from engine.memory import Arena
 
 GROUP = 32
 _MAX_CODE = 255
+_MAX_LEVEL = 15
+_MAX_MISS = 0.03
+"""So far, in steps, a weight may lie from one of 16 levels: it can lie as far from one of 256."""
 _MAX_INPUT_CODE = 127
 _TILE_OUTPUTS = 32
-_TILES_AT_ONCE = 64
+_ROWS_AT_ONCE = 2048
 """Rounding takes several times the memory of what it rounds; a vocabulary is large."""
-_CODES_END = GROUP * _TILE_OUTPUTS
-_SCALES_END = _CODES_END + 2 * _TILE_OUTPUTS
-_BLOCK_BYTES = _SCALES_END + 2 * _TILE_OUTPUTS
+_ROWS_OF_A_LOOK = 4
+"""Most weights that have more than 16 levels in a group show it in the first."""
+_LINE_OUTPUTS = 16
+_FACTORS_BYTES = 2 * _TILE_OUTPUTS
 
 
 class Loudness(msgspec.Struct, frozen=True, kw_only=True):
@@ -62,14 +68,18 @@ class Int8Linear:
         num_tiles, num_groups = -(-num_outputs // _TILE_OUTPUTS), -(-num_inputs // GROUP)
         self._kernels = kernels
         self._bias = None if bias is None else bias.contiguous()
-        taken = arena.take(num_tiles * num_groups * _BLOCK_BYTES)
-        self._blocks = taken.view(num_tiles, num_groups, _BLOCK_BYTES)
+        parts = weight.split(_ROWS_AT_ONCE)
+        bits = 4 if all(map(has_few_levels, (weight[:_ROWS_OF_A_LOOK], *parts))) else 8
+        block_bytes = GROUP * _TILE_OUTPUTS * bits // 8 + 2 * _FACTORS_BYTES
+        taken = arena.take(num_tiles * num_groups * block_bytes)
+        self._blocks = taken.view(num_tiles, num_groups, block_bytes)
         # How much an error in a group's inputs weighs in the outputs.
         self._gains = torch.zeros(num_groups)
-        for first in range(0, num_tiles, _TILES_AT_ONCE):
-            rows = slice(first * _TILE_OUTPUTS, (first + _TILES_AT_ONCE) * _TILE_OUTPUTS)
-            rounded = round_weight(weight[rows])
-            _pack(rounded, self._blocks[first : first + _TILES_AT_ONCE])
+        for part, blocks in zip(
+            parts, self._blocks.split(_ROWS_AT_ONCE // _TILE_OUTPUTS), strict=True
+        ):
+            rounded = round_weight(part, bits=bits)
+            _pack(rounded, blocks)
             self._gains += rounded.values().square().sum(dim=(0, 2))
         self._watching: Loudness | None = None
         self.struct = LinearStruct(
@@ -77,6 +87,7 @@ class Int8Linear:
             bias=None if self._bias is None else self._bias.data_ptr(),
             num_outputs=num_outputs,
             num_inputs=num_inputs,
+            bits=bits,
         )
         self._set_loud(torch.arange(len(self._gains)))
 
@@ -108,9 +119,10 @@ class Int8Linear:
 
 
 class RoundedWeight(msgspec.Struct, frozen=True, kw_only=True):
-    """`codes` whole numbers in float32 [num_outputs, num_groups, 32], `scales` and `minima` fp16
-    [num_outputs, num_groups]."""
+    """`codes` whole numbers of so many bits in float32 [num_outputs, num_groups, 32], `scales` and
+    `minima` fp16 [num_outputs, num_groups]."""
 
+    bits: int
     codes: torch.Tensor
     scales: torch.Tensor
     minima: torch.Tensor
@@ -120,16 +132,53 @@ class RoundedWeight(msgspec.Struct, frozen=True, kw_only=True):
         return self.codes * self.scales.float()[..., None] + self.minima.float()[..., None]
 
 
-def round_weight(weight: torch.Tensor) -> RoundedWeight:
-    """`weight` float32 [num_outputs, num_inputs]; inputs that the last group lacks count as 0."""
-    padded = pad(weight, (0, -weight.shape[1] % GROUP))
-    groups = padded.view(len(weight), -1, GROUP)
+def round_weight(weight: torch.Tensor, *, bits: int = 8) -> RoundedWeight:
+    """`weight` float32 [num_outputs, num_inputs]; 4 bits are for what `has_few_levels`."""
+    groups = _groups(weight)
     minima = groups.amin(-1).half()
     above = groups - minima.float()[..., None]
-    scales = (above.amax(-1) / _MAX_CODE).half()
-    divisors = torch.where(scales == 0, math.inf, scales.float())
-    codes = (above / divisors[..., None]).round_().clamp_(0, _MAX_CODE)
-    return RoundedWeight(codes=codes, scales=scales, minima=minima)
+    steps = above.amax(-1) / _MAX_CODE if bits == 8 else _level_steps(above)
+    assert steps is not None, "more levels than codes"
+    codes = _codes(above, steps).round_().clamp_(0, 2**bits - 1)
+    return RoundedWeight(bits=bits, codes=codes, scales=steps.half(), minima=minima)
+
+
+def has_few_levels(weight: torch.Tensor) -> bool:
+    """Each group's weights lie on 16 levels at most, all one step apart, as a file of 4 bits gives
+    them."""
+    groups = _groups(weight)
+    return _level_steps(groups - groups.amin(-1, keepdim=True).half().float()) is not None
+
+
+def _groups(weight: torch.Tensor) -> torch.Tensor:
+    """[num_outputs, num_groups, 32]; what the last lacks repeats, for it must not widen the range."""
+    padded = pad(weight[None], (0, -weight.shape[1] % GROUP), mode="replicate")[0]
+    return padded.view(len(weight), -1, GROUP)
+
+
+def _level_steps(above: torch.Tensor) -> torch.Tensor | None:
+    """[num_outputs, num_groups], the step between a group's levels, the lowest of which is 0; None
+    where a group has too many. The highest may be any of them: not all levels need occur."""
+    spans = above.amax(-1)
+    steps = spans / _MAX_LEVEL
+    missed = _misses_levels(above, steps)
+    for level in range(_MAX_LEVEL - 1, 0, -1):
+        if not missed.any():
+            break
+        steps[missed] = spans[missed] / level
+        missed[missed.clone()] = _misses_levels(above[missed], steps[missed])
+    return None if missed.any() else steps
+
+
+def _misses_levels(above: torch.Tensor, steps: torch.Tensor) -> torch.Tensor:
+    codes = _codes(above, steps)
+    return (codes - codes.round()).abs().amax(-1) > _MAX_MISS
+
+
+def _codes(above: torch.Tensor, steps: torch.Tensor) -> torch.Tensor:
+    """Not yet whole numbers."""
+    scales = steps.half().float()
+    return above / torch.where(scales == 0, math.inf, scales)[..., None]
 
 
 def _pack(rounded: RoundedWeight, blocks: torch.Tensor) -> None:
@@ -138,13 +187,14 @@ def _pack(rounded: RoundedWeight, blocks: torch.Tensor) -> None:
     lacking = -len(rounded.codes) % _TILE_OUTPUTS
     codes = pad(rounded.codes.to(torch.uint8), (0, 0, 0, 0, 0, lacking))
     num_tiles, num_groups = len(codes) // _TILE_OUTPUTS, codes.shape[1]
-    # [tile, output, group, quad, input] → [tile, group, quad, output, input]
-    tiled = codes.view(num_tiles, _TILE_OUTPUTS, num_groups, GROUP // 4, 4)
-    blocks[:, :, :_CODES_END] = tiled.permute(0, 2, 3, 1, 4).flatten(2)
+    # [tile, line, output, group, quad, input] → [tile, group, line, quad, output, input]
+    quads = codes.view(num_tiles, -1, _LINE_OUTPUTS, num_groups, GROUP // 4, 4)
+    lines = quads.permute(0, 3, 1, 4, 2, 5)
+    if rounded.bits == 4:
+        lines = lines[:, :, :, 0::2] | lines[:, :, :, 1::2] << 4
 
     def by_group(factors: torch.Tensor) -> torch.Tensor:
         tiles = pad(factors, (0, 0, 0, lacking)).view(num_tiles, _TILE_OUTPUTS, num_groups)
         return tiles.transpose(1, 2).contiguous().view(torch.uint8)
 
-    blocks[:, :, _CODES_END:_SCALES_END] = by_group(rounded.scales)
-    blocks[:, :, _SCALES_END:] = by_group(rounded.minima)
+    torch.cat((lines.flatten(2), by_group(rounded.scales), by_group(rounded.minima)), 2, out=blocks)

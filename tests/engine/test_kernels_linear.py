@@ -1,11 +1,11 @@
-"""int8 linear layers: against the product with the very weights that they hold."""
+"""int8 linear layers, of 8 and 4 bits: against the product with the very weights that they hold."""
 
 import pytest
 import torch
 
 from engine.kernels.bindings import Kernels
 from engine.memory import Arena
-from engine.models.linear import Int8Linear, Loudness, round_weight
+from engine.models.linear import Int8Linear, Loudness, has_few_levels, round_weight
 
 # (outputs, inputs): whole tiles and groups, and what is left over of either.
 SHAPES = [(32, 32), (960, 576), (576, 1536), (70, 40), (33, 31), (1, 33), (259, 100)]
@@ -16,7 +16,22 @@ def _layer(kernels: Kernels, weight: torch.Tensor, bias: torch.Tensor | None = N
 
 
 def _rounded(weight: torch.Tensor) -> torch.Tensor:
-    return round_weight(weight).values().flatten(1)[:, : weight.shape[1]]
+    bits = 4 if has_few_levels(weight) else 8
+    return round_weight(weight, bits=bits).values().flatten(1)[:, : weight.shape[1]]
+
+
+def _of_levels(num_outputs: int, num_inputs: int) -> torch.Tensor:
+    """As a file of 4 bits gives them: not every group has its lowest or highest level."""
+    num_groups = -(-num_inputs // 32)
+    highest = torch.randint(3, 16, (num_outputs, num_groups, 1))
+    levels = torch.minimum(torch.randint(0, 16, (num_outputs, num_groups, 32)), highest)
+    scales, minima = torch.rand(2, num_outputs, num_groups, 1).half().float()
+    return ((levels - 8) * (scales + 0.1) - minima).flatten(1)[:, :num_inputs]
+
+
+def _random(num_outputs: int, num_inputs: int, bits: int) -> torch.Tensor:
+    make = torch.randn if bits == 8 else _of_levels
+    return make(num_outputs, num_inputs)
 
 
 def _error(got: torch.Tensor, expected: torch.Tensor) -> float:
@@ -29,13 +44,15 @@ def _all_quiet(layer: Int8Linear, num_inputs: int) -> None:
     assert layer.struct.num_loud == 0
 
 
+@pytest.mark.parametrize("bits", [4, 8])
 @pytest.mark.parametrize(("num_outputs", "num_inputs"), SHAPES)
 def test_products_are_those_of_the_rounded_weights(
-    kernels: Kernels, num_outputs: int, num_inputs: int
+    kernels: Kernels, num_outputs: int, num_inputs: int, bits: int
 ) -> None:
     torch.manual_seed(1)
-    weight, bias = torch.randn(num_outputs, num_inputs), torch.randn(num_outputs)
+    weight, bias = _random(num_outputs, num_inputs, bits), torch.randn(num_outputs)
     layer = _layer(kernels, weight, bias)
+    assert layer.struct.bits == bits
     for num_tokens in (1, 2, 7, 8, 9, 13, 40):
         inputs = torch.randn(num_tokens, num_inputs)
         expected = inputs @ _rounded(weight).T + bias
@@ -55,19 +72,43 @@ def test_rounded_weights_are_within_half_a_step(kernels: Kernels) -> None:
     assert ((_rounded(weight) - weight).abs() <= allowed).all()
 
 
-def test_weights_of_sixteen_levels_come_through_almost_whole() -> None:
-    """Q4_1: what a file has in 4 bits loses next to nothing in 8."""
+def test_weights_of_sixteen_levels_are_kept_in_four_bits_and_come_through_whole() -> None:
     torch.manual_seed(3)
-    levels = torch.randint(0, 16, (64, 4, 32)).float()
-    levels[..., 0], levels[..., 1] = 0, 15  # a group's ends are among its levels
-    scales, minima = torch.rand(64, 4, 1).half().float(), torch.randn(64, 4, 1).half().float()
-    weight = (levels * scales + minima).flatten(1)
-    assert _error(_rounded(weight), weight) < 3e-4
+    weight = _of_levels(64, 128)
+    assert has_few_levels(weight)
+    assert _error(_rounded(weight), weight) < 2e-3, "fp16 scales and minima"
+    worst = (_rounded(weight) - weight).abs() / round_weight(weight, bits=4).scales.float().amax()
+    assert worst.max() < 0.03
 
 
-def test_a_row_does_not_depend_on_the_rows_beside_it(kernels: Kernels) -> None:
+@pytest.mark.parametrize("spoiled", [0, 40, 63])
+def test_one_weight_between_levels_takes_eight_bits(kernels: Kernels, spoiled: int) -> None:
+    torch.manual_seed(6)
+    weight = _of_levels(64, 96)
+    weight[spoiled, 50] += 0.3 * (weight[spoiled].amax() - weight[spoiled].amin()) / 15
+    assert not has_few_levels(weight)
+    assert _layer(kernels, weight).struct.bits == 8
+
+
+def test_the_largest_products_of_four_bits_do_not_overflow(kernels: Kernels) -> None:
+    """All codes 15, all inputs the largest of either sign; the first input makes the group loud."""
+    weight = torch.full((32, 32), 15.0)
+    weight[:, 0] = 0.0  # the minimum, so that the others have the code 15
+    layer = _layer(kernels, weight)
+    assert layer.struct.bits == 4
+    for value in (127.0, -127.0, 126.5):
+        inputs = torch.full((1, 32), value)
+        expected = inputs @ weight.T
+        assert _error(layer(inputs), expected) < 1e-3
+        _all_quiet(layer, 32)
+        assert _error(layer(inputs), expected) < 0.01
+        layer._set_loud(torch.arange(1))
+
+
+@pytest.mark.parametrize("bits", [4, 8])
+def test_a_row_does_not_depend_on_the_rows_beside_it(kernels: Kernels, bits: int) -> None:
     torch.manual_seed(4)
-    layer = _layer(kernels, torch.randn(100, 200))
+    layer = _layer(kernels, _random(100, 200, bits))
     layer.watch(Loudness(max_noise=1.0))
     inputs = torch.randn(50, 200)
     layer(inputs)
@@ -82,9 +123,10 @@ def test_a_row_does_not_depend_on_the_rows_beside_it(kernels: Kernels) -> None:
         torch.set_num_threads(before)
 
 
-def test_loud_groups_are_found_and_keep_their_precision(kernels: Kernels) -> None:
+@pytest.mark.parametrize("bits", [4, 8])
+def test_loud_groups_are_found_and_keep_their_precision(kernels: Kernels, bits: int) -> None:
     torch.manual_seed(5)
-    weight = torch.randn(64, 320)
+    weight = _random(64, 320, bits)
     inputs = torch.randn(30, 320)
     inputs[:, 70] *= 100  # group 2
     inputs[:, 300] *= 30  # group 9
