@@ -151,7 +151,7 @@ def has_few_levels(weight: torch.Tensor) -> bool:
 
 
 def _groups(weight: torch.Tensor) -> torch.Tensor:
-    """[num_outputs, num_groups, 32]; what the last lacks repeats, for it must not widen the range."""
+    """[num_outputs, num_groups, 32]; what the last lacks repeats: it must not widen the range."""
     padded = pad(weight[None], (0, -weight.shape[1] % GROUP), mode="replicate")[0]
     return padded.view(len(weight), -1, GROUP)
 
