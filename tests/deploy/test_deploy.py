@@ -20,6 +20,7 @@ import pytest
 import yaml
 from compose_spec import ComposeSpecification, PyCompose
 
+from proxy.gate import Gate
 from proxy.settings.file import parse
 
 ROOT = Path(__file__).parents[2]
@@ -80,19 +81,54 @@ def test_the_compose_file_follows_the_compose_specification(compose):
         PyCompose.from_yaml(text.replace("pids_limit", "pids_limt"))
 
 
-def test_the_compose_file_gives_the_config_all_that_it_needs(compose):
-    service = compose["services"]["rejoinder"]
+def config_inside(service):
+    """The config as it is read in the container."""
     environ = {
         name: re.sub(r"\$\{(\w+):\?.*\}", r"http://\1.internal", value)
         for name, value in service["environment"].items()
     }
     name = Path(service["command"][1]).name
-    config = parse(Path(name), (ROOT / "configs" / name).read_text(), environ=environ).config
+    return parse(Path(name), (ROOT / "configs" / name).read_text(), environ=environ).config
+
+
+def test_the_compose_file_gives_the_config_all_that_it_needs(compose):
+    service = compose["services"]["rejoinder"]
+    config = config_inside(service)
     assert config.store.redis == "redis://redis:6379/0"
     grace_s = int(service["stop_grace_period"].removesuffix("s"))
     assert grace_s > config.shutdown.deadline
     assert (ROOT / "deploy" / service["build"]["context"]).resolve() == ROOT
     assert (ROOT / service["build"]["dockerfile"]).is_file()
+
+
+def test_prometheus_in_the_compose_file_is_let_in_where_it_scrapes(compose):
+    service = compose["services"]["rejoinder"]
+    admin = config_inside(service).admin
+    scraping = yaml.safe_load((DEPLOY / "prometheus/prometheus.yaml").read_text())
+    assert all((DEPLOY / "prometheus" / name).is_file() for name in scraping["rule_files"])
+    (job,) = scraping["scrape_configs"]
+    secret = Path(job["authorization"]["credentials_file"])
+    assert secret.parent == Path("/run/secrets")
+    name = compose["secrets"][secret.name]["environment"]
+    assert name in service["environment"]["REJOINDER_ADMIN_TOKEN"]
+    (target,) = job["static_configs"][0]["targets"]
+    host, _, port = target.partition(":")
+    assert host in compose["services"]
+    assert admin.listen.endswith(f":{port}")
+    gate = Gate(token=admin.token, hosts=frozenset(admin.hosts))
+    gate.check("/metrics", {"host": target, "authorization": f"Bearer {admin.token}"})
+
+
+@needs("promtool")
+def test_prometheus_takes_its_config(tmp_path):
+    folder = tmp_path / "prometheus"
+    shutil.copytree(DEPLOY / "prometheus", folder)
+    token = tmp_path / "token"
+    token.write_text("a-token")
+    config = folder / "prometheus.yaml"
+    config.write_text(config.read_text().replace("/run/secrets/admin_token", str(token)))
+    done = run("promtool", "check", "config", config)
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 @pytest.mark.parametrize("version", KUBERNETES_VERSIONS)
