@@ -1,5 +1,6 @@
 """A request on its way through the data port, for those who look on."""
 
+import itertools
 from collections.abc import Callable
 from typing import assert_never
 
@@ -29,6 +30,10 @@ from proxy.seen import Ended, Seen
 _NO_USAGE = Usage()
 _NO_ENDING = Ending()
 _LEFT = "left"
+_MAX_NEAR = 8
+"""Of a request, the best ones."""
+_MAX_CHARS = 500
+"""Of the questions beside the best."""
 
 
 class Passage(msgspec.Struct, kw_only=True):
@@ -134,11 +139,18 @@ def _served(outcome: Outcome) -> _Served:
             spared = sum(hit.entry.input_tokens for hit in hits)
             return _Served(usage=Usage(input_tokens=spared))
         case Miss(near=near):
-            return _Served(near=near)
+            return _Served(near=_told(near))
         case Coalesced() | Bypass():
             return _Served()
         case _:
             assert_never(outcome)
+
+
+def _told(near: tuple[Near, ...]) -> tuple[Near, ...]:
+    """The best one whole, since it is judged again elsewhere. A thousand requests of each process
+    have to fit into its memory, and into one answer."""
+    others = (msgspec.structs.replace(one, prompt=one.prompt[:_MAX_CHARS]) for one in near[1:])
+    return (*near[:1], *itertools.islice(others, _MAX_NEAR - 1))
 
 
 def _policy(question: Question | None) -> str:

@@ -11,8 +11,10 @@ from running import CONFIG, completion, good, running
 
 from proxy.call import Surface
 from proxy.observing.timing import Timing
+from proxy.outcome import Miss, Near
 from proxy.passage import Passage
 from proxy.recent import Recent, newest_of
+from proxy.reply import Answer, Reply
 from proxy.seen import Seen
 
 SEMANTIC = """
@@ -132,6 +134,22 @@ def test_more_requests_than_there_is_room_for_drop_the_oldest():
         recent.note(passage(number))
     assert [one.request_id for one in recent.latest(10)] == ["r4", "r3", "r2"]
     assert [one.request_id for one in recent.latest(1)] == ["r4"]
+
+
+def test_of_many_near_questions_the_best_is_kept_whole_and_some_of_the_others():
+    near = tuple(
+        Near(key=f"{number:064}", prompt="long " * 1000, similarity=0.9, reason="numbers")
+        for number in range(64)
+    )
+    miss = Miss(key="0" * 64, forward="uri-miss", near=near)
+    missed = passage(1)
+    missed.answer = Answer(
+        reply=Reply(status=200, headers=(), body=b""), outcome=miss, question=None
+    )
+    told = missed.seen.near
+    assert told[0] == near[0]
+    assert [one.key for one in told] == [one.key for one in near[:8]]
+    assert {len(one.prompt) for one in told[1:]} == {500}
 
 
 def test_what_is_only_passed_through_is_not_listed():
