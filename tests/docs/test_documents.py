@@ -119,6 +119,22 @@ def anchors(text):
     return {re.sub(r"[^\w\- ]", "", head.lower()).replace(" ", "-") for head in heads}
 
 
+translations = [path for path in DOCUMENTS if original_of(path) is not None]
+
+
+@pytest.mark.parametrize(
+    "path", translations, ids=[str(path.relative_to(ROOT)) for path in translations]
+)
+def test_the_tables_of_a_translation_have_the_numbers_of_the_original(path):
+    assert numbers(path) == numbers(original_of(path))
+
+
+def numbers(path):
+    """In the order in which they stand in tables; those of words in it, such as `p50`, too."""
+    lines = (line for line in path.read_text().splitlines() if line.startswith("|"))
+    return [sorted(re.findall(r"\d[\d,.]*", line)) for line in lines if re.search(r"\d", line)]
+
+
 def test_a_block_that_is_not_run_says_why():
     excused = [one for path in DOCUMENTS for one in blocks(path) if one.not_run is not None]
     assert excused
