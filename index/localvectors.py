@@ -1,5 +1,7 @@
 """The vectors of all entries in this process, told of every change of the store."""
 
+import sys
+
 import msgspec
 
 from index.entry import Entry
@@ -38,7 +40,8 @@ class LocalVectors:
             return
         if not entry.scope:
             return
-        record = _Record(self._next_id, entry.key, entry.scope, entry.prompt)
+        scope = sys.intern(entry.scope)  # one text for all of its entries
+        record = _Record(self._next_id, entry.key, scope, entry.prompt)
         self._next_id += 1
         self._by_key[entry.key] = self._by_id[record.vector_id] = record
         self._scopes.add(entry.scope, record.vector_id, entry.embedding)

@@ -1,13 +1,17 @@
 """One small world a scope: vectors are only ever compared within it.
 
 Most scopes hold a handful of entries, and there may be millions of them: such a scope is two plain
-lists. The few that grow large get an index of their own.
+lists. The few that grow large get an index of their own. No scope holds vectors as they are, which
+would take four times the memory: those are with the entries in the store.
 """
 
 from concurrent.futures import Executor, ThreadPoolExecutor
 from typing import Protocol
 
-from index.largescope import LargeScope, nearest
+import numpy as np
+
+from index.codes import decoded, encoded
+from index.largescope import LargeScope
 from index.vectors import Match, Vector
 
 GROW_AT = 256
@@ -18,7 +22,7 @@ GRAPH_AT = 20_000
 
 
 class _Scope(Protocol):
-    def add(self, vector_id: int, vector: bytes) -> None: ...
+    def add(self, vector_id: int, vector: Vector) -> None: ...
     def remove(self, vector_id: int) -> None: ...
     def search(self, vector: Vector, *, limit: int) -> list[Match]: ...
     def check_integrity(self) -> None: ...
@@ -26,29 +30,31 @@ class _Scope(Protocol):
 
 
 class SmallScope:
-    """A few vectors, compared one and all. The bytes are those of the entry, not a copy."""
+    """A few vectors, compared one and all."""
 
     def __init__(self) -> None:
         self.ids: list[int] = []
-        self.vectors: list[bytes] = []
+        self.codes: list[bytes] = []
 
     def __len__(self) -> int:
         return len(self.ids)
 
-    def add(self, vector_id: int, vector: bytes) -> None:
+    def add(self, vector_id: int, vector: Vector) -> None:
         self.ids.append(vector_id)
-        self.vectors.append(vector)
+        self.codes.append(encoded(vector))
 
     def remove(self, vector_id: int) -> None:
         if vector_id in self.ids:
             position = self.ids.index(vector_id)
-            del self.ids[position], self.vectors[position]
+            del self.ids[position], self.codes[position]
 
     def search(self, vector: Vector, *, limit: int) -> list[Match]:
-        return nearest(self.ids, self.vectors, vector, limit=limit)
+        similarities = decoded(self.codes) @ vector  # [num_codes]
+        best = np.argsort(-similarities, kind="stable")[:limit].tolist()
+        return [Match(self.ids[row], float(similarities[row])) for row in best]
 
     def check_integrity(self) -> None:
-        assert len(self.ids) == len(self.vectors) == len(set(self.ids))
+        assert len(self.ids) == len(self.codes) == len(set(self.ids))
 
 
 class Scopes:
@@ -64,14 +70,14 @@ class Scopes:
         return len(self._scopes)
 
     def add(self, scope: str, vector_id: int, vector: bytes) -> None:
-        """Hold a unit vector (float32, little endian) under an id that is not held yet."""
+        """Hold a unit vector (float32, little endian) under an id that was never held before."""
         assert len(vector) == 4 * self._dimension
         held = self._scopes.get(scope)
         if held is None:
             held = self._scopes[scope] = SmallScope()
         elif isinstance(held, SmallScope) and len(held) >= GROW_AT:
             held = self._scopes[scope] = self._grown(held)
-        held.add(vector_id, vector)
+        held.add(vector_id, np.frombuffer(vector, dtype="<f4"))
 
     def remove(self, scope: str, vector_id: int) -> None:
         """Let go of an id; a no-op when it is not held. An empty scope costs nothing."""
@@ -82,7 +88,7 @@ class Scopes:
                 del self._scopes[scope]
 
     def search(self, scope: str, vector: Vector, *, limit: int) -> list[Match]:
-        """The nearest in the scope, best first, by exact cosine with the stored vectors."""
+        """The nearest in the scope, best first, by their estimated cosine."""
         held = self._scopes.get(scope)
         return [] if held is None else held.search(vector, limit=limit)
 
@@ -101,6 +107,6 @@ class Scopes:
         if self._builder is None:
             self._builder = ThreadPoolExecutor(max_workers=1, thread_name_prefix="graph")
         large = LargeScope(self._dimension, builder=self._builder, graph_at=self._graph_at)
-        for vector_id, vector in zip(small.ids, small.vectors, strict=True):
+        for vector_id, vector in zip(small.ids, decoded(small.codes), strict=True):
             large.add(vector_id, vector)
         return large

@@ -10,10 +10,12 @@ import msgspec
 
 from index.entry import Entry
 from index.errors import EmbedderFault, StoreFault
+from index.memo import Memo
 from index.vectorplace import Candidate, SemanticStats, VectorPlace
 
 if TYPE_CHECKING:
     from index.embedder import Embedder
+    from index.vectors import Vector
 
 logger = logging.getLogger(__name__)
 
@@ -40,6 +42,11 @@ class Semantic(Protocol):
     async def search(self, scope: str, prompt: str, *, limit: int) -> Sought:
         """Embed the prompt and find the nearest entries of its scope. Never raises: a failing
         embedder is a `reason`. Freshness, tags and tenant are not known here."""
+        ...
+
+    def confirm(self, embedding: bytes, entry: Entry) -> float | None:
+        """Cosine of a `Sought.embedding` with that of an entry as it was stored; None where the
+        entry's is another embedder's, or none."""
         ...
 
     async def similarity(self, one: str, other: str) -> float | None:
@@ -77,6 +84,9 @@ class NoSemantic:
     async def search(self, scope: str, prompt: str, *, limit: int) -> Sought:
         return Sought(reason="off")
 
+    def confirm(self, embedding: bytes, entry: Entry) -> float | None:
+        return None
+
     async def similarity(self, one: str, other: str) -> float | None:
         return None
 
@@ -108,13 +118,14 @@ class SemanticIndex:
         self.identity = embedder.identity
         self.vectors = vectors
         self._embedder = embedder
+        self._memo = Memo()
 
     async def search(self, scope: str, prompt: str, *, limit: int) -> Sought:
         refusal = self._embedder.refuses(prompt)
         if refusal is not None:
             return Sought(reason=refusal)
         try:
-            vector = (await self._embedder.embed([prompt]))[0]
+            vector = await self._vector(prompt)
         except EmbedderFault as fault:
             logger.warning("no embedding: %s", fault)
             return Sought(reason="fault")
@@ -126,6 +137,15 @@ class SemanticIndex:
             logger.warning("no search by meaning: %s", fault)
             return sought
         return msgspec.structs.replace(sought, candidates=candidates)
+
+    def confirm(self, embedding: bytes, entry: Entry) -> float | None:
+        if entry.embedder != self.identity or len(entry.embedding) != len(embedding):
+            return None
+        # Loaded with the embedder; this module has to do without.
+        import numpy as np
+
+        one, other = (np.frombuffer(each, dtype="<f4") for each in (embedding, entry.embedding))
+        return float(one @ other)
 
     async def similarity(self, one: str, other: str) -> float | None:
         if self._embedder.refuses(one) or self._embedder.refuses(other):
@@ -148,3 +168,11 @@ class SemanticIndex:
     async def close(self) -> None:
         await self.vectors.close()
         await self._embedder.close()
+
+    async def _vector(self, prompt: str) -> "Vector":
+        vector = self._memo.get(prompt)
+        if vector is None:
+            # A copy: a row would keep its whole batch.
+            vector = (await self._embedder.embed([prompt]))[0].copy()
+            self._memo.put(prompt, vector)
+        return vector

@@ -19,7 +19,7 @@ class Candidate(msgspec.Struct, frozen=True, kw_only=True):
     key: str
     prompt: str
     similarity: float
-    """Cosine with the stored embedding, not an index's estimate."""
+    """Cosine, within some .002: `Semantic.confirm` has it from the entry itself."""
 
 
 class SemanticStats(msgspec.Struct, frozen=True, kw_only=True):

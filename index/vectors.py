@@ -1,6 +1,11 @@
-"""Nearest vectors by inner product, under ids of our own."""
+"""Nearest vectors by inner product, under ids of our own.
 
-from collections.abc import Sequence
+An index only grows: who holds it knows which of its ids are alive, and has it made anew when too
+many are not. The cores belong to requests, so faiss has one thread: a query is over before a second
+one has begun (0.4 against 16 ms of CPU).
+"""
+
+from collections.abc import Callable, Iterable, Iterator
 from typing import Protocol
 
 import faiss
@@ -9,197 +14,157 @@ import numpy as np
 from numpy.typing import NDArray
 
 Vector = NDArray[np.float32]
-
-_LEAST_TOMBSTONES = 64
-_TOMBSTONE_SHARE = 0.25
-"""Rebuilt when more of what is held is dead than this."""
-
+Ids = NDArray[np.int64]
+IsAlive = Callable[[int], bool]
 
 _LINKS = 16
 _BUILD_BREADTH = 80
 _SEARCH_BREADTH = 96
-_OVERFETCH = 4
-"""Of the graph (M, efConstruction, efSearch in the paper); asked for anew when too much is dead."""
-
+"""Of the graph: M, efConstruction, efSearch in the paper."""
 
 _MAX_SAMPLE = 20_000
+"""Vectors that tell a graph the range of each dimension."""
 _STEP = 10_000
-"""Of the making of a graph: vectors that tell the range of each dimension, and added at once."""
+"""Rows read at once: all of them would be another copy of everything that is held."""
 
 
 class Match(msgspec.Struct, frozen=True):
-    """A vector found. `similarity` is the inner product: the cosine of unit vectors."""
+    """A vector found. `similarity` is the inner product, the cosine of unit vectors, as the index
+    estimates it: within some .002."""
 
     id: int
     similarity: float
 
 
 class VectorIndex(Protocol):
-    """Ids are the caller's (int64), never positions. One thread at a time."""
+    """Ids are the caller's (int64), never positions, and never given twice. Searches and `rows` may
+    run in several threads at once, but not beside `add`."""
 
-    def add(self, vector_id: int, vector: Vector) -> None:
-        """Hold a unit vector [dimension]; the id must not be held yet."""
+    def __len__(self) -> int:
+        """Vectors held, dead ones included."""
         ...
 
-    def remove(self, vector_id: int) -> None:
-        """Let go of an id; a no-op when it is not held."""
+    def add(self, ids: Ids, rows: Vector) -> None:
+        """Hold unit vectors, rows of [num_vectors, dimension]."""
         ...
 
-    def search(self, vector: Vector, *, limit: int) -> list[Match]:
-        """The nearest, best first, at most `limit`, fewer when fewer are held. Distances may be
-        approximate: the caller confirms them."""
+    def search(self, vector: Vector, *, limit: int, is_alive: IsAlive) -> list[Match]:
+        """The nearest that are alive, best first, at most `limit`."""
         ...
 
-    def check_integrity(self) -> None:
-        """Assert what must always hold. For tests."""
+    def rows(self) -> Iterator[tuple[Ids, Vector]]:
+        """All that is held, in steps."""
         ...
 
 
 class FlatVectors:
-    """Every vector is compared, in half precision. Fast enough up to some 50,000.
-
-    Removing from the middle of a flat index moves everything behind it, so removed ids are only
-    remembered, passed over in searches, and swept out together.
-    """
+    """Every vector is compared, in half precision. Fast enough up to some 50,000."""
 
     def __init__(self, dimension: int) -> None:
-        # One query is over before a second thread has begun (0.4 against 16 ms of CPU).
         faiss.omp_set_num_threads(1)
-        self._dimension = dimension
-        self._index = self._empty()
-        self._ids: set[int] = set()
-        self._dead: set[int] = set()
+        # Half precision: the bytes read are what a search costs.
+        self._flat = faiss.IndexScalarQuantizer(
+            dimension, faiss.ScalarQuantizer.QT_fp16, faiss.METRIC_INNER_PRODUCT
+        )
+        self._index = faiss.IndexIDMap(self._flat)
 
     def __len__(self) -> int:
-        return len(self._ids)
+        return int(self._index.ntotal)
 
-    def add(self, vector_id: int, vector: Vector) -> None:
-        assert vector_id not in self._ids
-        if vector_id in self._dead:
-            self._sweep()
-        ids = np.array([vector_id], dtype=np.int64)
-        self._index.add_with_ids(vector.reshape(1, -1), ids)  # [1, dimension]
-        self._ids.add(vector_id)
+    def add(self, ids: Ids, rows: Vector) -> None:
+        self._index.add_with_ids(rows, ids)
 
-    def remove(self, vector_id: int) -> None:
-        if vector_id not in self._ids:
-            return
-        self._ids.discard(vector_id)
-        self._dead.add(vector_id)
-        if len(self._dead) >= max(_LEAST_TOMBSTONES, _TOMBSTONE_SHARE * self._index.ntotal):
-            self._sweep()
-
-    def search(self, vector: Vector, *, limit: int) -> list[Match]:
-        found = self._nearest(vector, limit + min(len(self._dead), limit))
-        if len(found) < min(limit, len(self._ids)):
-            # More of the nearest are dead than was allowed for.
-            found = self._nearest(vector, limit + len(self._dead))
+    def search(self, vector: Vector, *, limit: int, is_alive: IsAlive) -> list[Match]:
+        found: list[Match] = []
+        # More of the nearest may be dead than was allowed for.
+        for num_wanted in (2 * limit, 16 * limit, len(self)):
+            found = _nearest(self._index, vector, num_wanted, is_alive)
+            if len(found) >= limit or num_wanted >= len(self):
+                break
         return found[:limit]
 
-    def check_integrity(self) -> None:
-        assert self._ids.isdisjoint(self._dead)
-        held = faiss.vector_to_array(self._index.id_map).tolist()
-        assert len(held) == len(set(held)) == self._index.ntotal
-        assert set(held) == self._ids | self._dead
-
-    def _nearest(self, vector: Vector, num_wanted: int) -> list[Match]:
-        num_wanted = min(num_wanted, self._index.ntotal)
-        if num_wanted == 0:
-            return []
-        similarities, ids = self._index.search(vector.reshape(1, -1), num_wanted)  # [1, k] each
-        return [
-            Match(vector_id, similarity)
-            for vector_id, similarity in zip(ids[0].tolist(), similarities[0].tolist(), strict=True)
-            if vector_id in self._ids
-        ]
-
-    def _empty(self) -> faiss.IndexIDMap2:
-        # Half precision: the bytes read are what a search costs.
-        index = faiss.IndexScalarQuantizer(
-            self._dimension, faiss.ScalarQuantizer.QT_fp16, faiss.METRIC_INNER_PRODUCT
-        )
-        return faiss.IndexIDMap2(index)
-
-    def _sweep(self) -> None:
-        ids = faiss.vector_to_array(self._index.id_map)
-        rows = self._index.reconstruct_batch(ids)  # [num_held, dimension]
-        alive = np.array([vector_id in self._ids for vector_id in ids.tolist()], dtype=bool)
-        index = self._empty()
-        index.add_with_ids(rows[alive], ids[alive])
-        self._index = index
-        self._dead.clear()
+    def rows(self) -> Iterator[tuple[Ids, Vector]]:
+        return _rows(self._index, self._flat)
 
 
 class GraphVectors:
     """The nearest by walking a graph (HNSW) over bytes, for more vectors than can all be compared.
-    Making it takes seconds: do so in a thread.
 
-    Removed ids stay in the graph, which is walked through them, and are passed over in answers;
-    `dead_share` tells when it is time to make it anew. Source of the method: Malkov and Yashunin,
-    "Efficient and robust approximate nearest neighbor search using hierarchical navigable small
-    world graphs", 2016.
+    Dead ids stay in the graph, which is walked through them. Source of the method: Malkov and
+    Yashunin, "Efficient and robust approximate nearest neighbor search using hierarchical navigable
+    small world graphs", 2016.
     """
 
-    def __init__(self, dimension: int, *, ids: Sequence[int], vectors: Sequence[bytes]) -> None:
-        """`vectors`: unit vectors, float32, little endian."""
-        faiss.omp_set_num_threads(1)  # of this thread; the cores belong to requests
-        graph = faiss.IndexHNSWSQ(
+    _OVERFETCH = 4
+
+    def __init__(self, dimension: int, *, sample: Vector) -> None:
+        """`sample`: of the vectors that will be added."""
+        faiss.omp_set_num_threads(1)  # of this thread: a graph is made in one of its own
+        self._graph = faiss.IndexHNSWSQ(
             dimension,
             faiss.ScalarQuantizer.QT_8bit,  # type: ignore[arg-type]  # faiss's stub is wrong
             _LINKS,
             faiss.METRIC_INNER_PRODUCT,
         )
-        graph.hnsw.efConstruction = _BUILD_BREADTH
-        graph.hnsw.efSearch = _SEARCH_BREADTH
-        graph.train(_rows(vectors[:: 1 + len(vectors) // _MAX_SAMPLE], dimension))
-        self._index = faiss.IndexIDMap2(graph)
-        # In steps: all of them at once would be another copy of everything that is held.
-        for first in range(0, len(ids), _STEP):
-            rows = _rows(vectors[first : first + _STEP], dimension)
-            self._index.add_with_ids(rows, np.array(ids[first : first + _STEP], dtype=np.int64))
-        self._ids = set(ids)
-        self._dead: set[int] = set()
+        self._graph.hnsw.efConstruction = _BUILD_BREADTH
+        self._graph.hnsw.efSearch = _SEARCH_BREADTH
+        self._graph.train(sample)
+        self._index = faiss.IndexIDMap(self._graph)
 
     def __len__(self) -> int:
-        return len(self._ids)
+        return int(self._index.ntotal)
 
-    @property
-    def dead_share(self) -> float:
-        """Removed vectors among all that are held."""
-        return len(self._dead) / max(1, self._index.ntotal)
+    def add(self, ids: Ids, rows: Vector) -> None:
+        self._index.add_with_ids(rows, ids)
 
-    def add(self, vector_id: int, vector: Vector) -> None:
-        assert vector_id not in self._ids
-        assert vector_id not in self._dead, "an id in the graph cannot be given again"
-        ids = np.array([vector_id], dtype=np.int64)
-        self._index.add_with_ids(vector.reshape(1, -1), ids)  # [1, dimension]
-        self._ids.add(vector_id)
-
-    def remove(self, vector_id: int) -> None:
-        if vector_id in self._ids:
-            self._ids.discard(vector_id)
-            self._dead.add(vector_id)
-
-    def search(self, vector: Vector, *, limit: int) -> list[Match]:
-        found = self._nearest(vector, limit)
-        if len(found) < min(limit, len(self._ids)):
-            found = self._nearest(vector, _OVERFETCH * limit)
+    def search(self, vector: Vector, *, limit: int, is_alive: IsAlive) -> list[Match]:
+        found = _nearest(self._index, vector, limit, is_alive)
+        if len(found) < limit < len(self):
+            found = _nearest(self._index, vector, self._OVERFETCH * limit, is_alive)
         return found[:limit]
 
-    def check_integrity(self) -> None:
-        assert self._ids.isdisjoint(self._dead)
-        assert set(faiss.vector_to_array(self._index.id_map).tolist()) == self._ids | self._dead
-
-    def _nearest(self, vector: Vector, num_wanted: int) -> list[Match]:
-        num_wanted = min(num_wanted, self._index.ntotal)
-        similarities, ids = self._index.search(vector.reshape(1, -1), num_wanted)  # [1, k] each
-        return [
-            Match(vector_id, similarity)
-            for vector_id, similarity in zip(ids[0].tolist(), similarities[0].tolist(), strict=True)
-            if vector_id in self._ids  # -1 stands for nothing found
-        ]
+    def rows(self) -> Iterator[tuple[Ids, Vector]]:
+        return _rows(self._index, self._graph)
 
 
-def _rows(vectors: Sequence[bytes], dimension: int) -> Vector:
-    """[num_vectors, dimension]"""
-    return np.frombuffer(b"".join(vectors), dtype="<f4").reshape(len(vectors), dimension)
+def copied(
+    dimension: int, sources: Iterable[VectorIndex], *, is_alive: IsAlive, as_graph: bool
+) -> VectorIndex:
+    """A new index of what is alive in others. Takes seconds: call it in a thread."""
+    held = tuple(sources)
+    made: VectorIndex = FlatVectors(dimension)
+    if as_graph:
+        share = 1 + sum(map(len, held)) // _MAX_SAMPLE
+        sample = np.concatenate([rows[::share] for each in held for _, rows in each.rows()])
+        made = GraphVectors(dimension, sample=sample)
+    for each in held:
+        add_alive(made, each, is_alive=is_alive)
+    return made
+
+
+def add_alive(index: VectorIndex, source: VectorIndex, *, is_alive: IsAlive) -> None:
+    """Add what is alive in another index."""
+    for ids, rows in source.rows():
+        alive = np.array([is_alive(each) for each in ids.tolist()], dtype=bool)
+        index.add(ids[alive], rows[alive])
+
+
+def _nearest(
+    index: faiss.IndexIDMap, vector: Vector, num_wanted: int, is_alive: IsAlive
+) -> list[Match]:
+    num_wanted = min(num_wanted, index.ntotal)
+    if num_wanted == 0:
+        return []
+    similarities, ids = index.search(vector.reshape(1, -1), num_wanted)  # [1, k] each
+    return [
+        Match(vector_id, similarity)
+        for vector_id, similarity in zip(ids[0].tolist(), similarities[0].tolist(), strict=True)
+        if is_alive(vector_id)  # never -1, which stands for nothing found
+    ]
+
+
+def _rows(index: faiss.IndexIDMap, held: faiss.Index) -> Iterator[tuple[Ids, Vector]]:
+    ids = faiss.vector_to_array(index.id_map)
+    for first in range(0, len(ids), _STEP):
+        some = ids[first : first + _STEP]
+        yield some, held.reconstruct_n(first, len(some))

@@ -16,7 +16,7 @@ from index.errors import IndexFault, StoreFault
 from index.semantic import NoSemantic, Semantic, Sought
 from index.store import Lookup, NotStored, Stored
 from index.vectorplace import Candidate
-from index.verdict import Accepted, Refused, judge
+from index.verdict import Refused, Rules, judge, raised_by
 from index.volatility_examples import Examples, Learned, NothingLearned
 from proxy.answer.freshness import Fresh, Stale, Unusable, is_due_early
 from proxy.answer.freshness import judge as judge_freshness
@@ -189,6 +189,11 @@ class Cache:
             return None
         return self._tiers.tier(name, policy.semantic, embedder=self.semantic.identity)
 
+    def rules(self, question: Question) -> Rules | None:
+        """By which its candidates are judged now, with what audits ask for on top; None without a
+        semantic tier."""
+        return None if question.rules is None else _rules(question, self.tier(question))
+
     async def _seek(self, question: Question) -> Sought:
         policy = question.route.policy
         fingerprint = question.fingerprint
@@ -235,42 +240,43 @@ class Cache:
         self, question: Question, sought: Sought, tier: Tier | None
     ) -> tuple[SemanticHit | None, tuple[Near, ...]]:
         """The hit, and what was refused before it."""
-        assert question.fingerprint is not None
-        assert question.rules is not None
-        raised = 0.0 if tier is None or tier.standing is None else tier.standing.raised
         refused: list[Near] = []
         for candidate in sought.candidates:
-            verdict = judge(
-                question.fingerprint.prompt,
-                candidate.prompt,
-                # Less similarity is the same as more asked for.
-                similarity=candidate.similarity - raised,
-                rules=question.rules,
-            )
-            match verdict:
-                case Refused(reason=reason):
-                    refused.append(_near(candidate, reason))
-                case Accepted():
-                    found = await self._marked(question, candidate, tier)
-                    if not isinstance(found, str):
-                        return found, tuple(refused)
-                    refused.append(_near(candidate, found))
+            found = await self._tried(question, candidate, sought, tier)
+            if not isinstance(found, str):
+                return found, tuple(refused)
+            refused.append(_near(candidate, found))
         return None, tuple(refused)
 
+    async def _tried(
+        self, question: Question, candidate: Candidate, sought: Sought, tier: Tier | None
+    ) -> SemanticHit | str:
+        """Judged by the index's estimate, then by the embedding that the entry itself carries."""
+        rules = _rules(question, tier)
+        reason = _refusal(question, candidate, candidate.similarity, rules)
+        if reason is not None:
+            return reason
+        hit = await self._marked(question, candidate, sought, tier)
+        if isinstance(hit, str):
+            return hit
+        return _refusal(question, candidate, hit.similarity, rules) or hit
+
     async def _marked(
-        self, question: Question, candidate: Candidate, tier: Tier | None
+        self, question: Question, candidate: Candidate, sought: Sought, tier: Tier | None
     ) -> SemanticHit | str:
         if tier is None or tier.standing is None:
-            return await self._confirm(question, candidate)
+            return await self._confirm(question, candidate, sought)
         assert question.fingerprint is not None
         asked = question.fingerprint
         mark = mark_of(tier, scope=asked.scope, one=asked.prompt, other=candidate.prompt)
         if mark is None:
             return "known_wrong"
-        found = await self._confirm(question, candidate)
+        found = await self._confirm(question, candidate, sought)
         return found if isinstance(found, str) else msgspec.structs.replace(found, mark=mark)
 
-    async def _confirm(self, question: Question, candidate: Candidate) -> SemanticHit | str:
+    async def _confirm(
+        self, question: Question, candidate: Candidate, sought: Sought
+    ) -> SemanticHit | str:
         """The candidate's entry, if it is still there, of this scope, unpurged and fresh."""
         now = self._clock()
         lookup = await self._get(candidate.key, now=now, tags=question.tags)
@@ -282,11 +288,12 @@ class Cache:
         assert question.fingerprint is not None
         if entry.scope != question.fingerprint.scope or entry.prompt != candidate.prompt:
             return "replaced"
+        similarity = self.semantic.confirm(sought.embedding or b"", entry)
+        if similarity is None:
+            return "replaced"
         match self._judge(lookup, entry, question, now):
             case Fresh(age_s=age_s, ttl_s=ttl_s):
-                return SemanticHit(
-                    entry=entry, age_s=age_s, ttl_s=ttl_s, similarity=candidate.similarity
-                )
+                return SemanticHit(entry=entry, age_s=age_s, ttl_s=ttl_s, similarity=similarity)
             case Stale():
                 # Never served stale: two uncertainties at once are one too many.
                 return "stale"
@@ -323,6 +330,25 @@ class Cache:
     def _fault(self, part: str, fault: IndexFault) -> None:
         self._metrics.faults.labels(part).inc()
         log.warning("%s failed, the request goes on without it: %s", part, fault)
+
+
+def _rules(question: Question, tier: Tier | None) -> Rules:
+    assert question.rules is not None
+    raised = 0.0 if tier is None or tier.standing is None else tier.standing.raised
+    return raised_by(question.rules, raised)
+
+
+def _refusal(
+    question: Question, candidate: Candidate, similarity: float, rules: Rules
+) -> str | None:
+    assert question.fingerprint is not None
+    verdict = judge(
+        question.fingerprint.prompt,
+        candidate.prompt,
+        similarity=similarity,
+        rules=rules,
+    )
+    return verdict.reason if isinstance(verdict, Refused) else None
 
 
 def _near(candidate: Candidate, reason: str) -> Near:

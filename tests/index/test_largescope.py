@@ -65,7 +65,7 @@ def test_a_scope_that_grows_is_searched_through_a_graph_that_finds_the_nearest(
 ) -> None:
     live = dict(enumerate(unit_bytes(GRAPH_AT + 50, seed=1)))
     for vector_id, vector in live.items():
-        scope.add(vector_id, vector)
+        scope.add(vector_id, read(vector))
     assert not scope.is_graph
     assert recall(scope, live) == 1.0
     builder.work()
@@ -79,11 +79,11 @@ def test_what_changes_while_the_graph_is_made_is_not_lost(
 ) -> None:
     live = dict(enumerate(unit_bytes(GRAPH_AT + 1, seed=2)))
     for vector_id, vector in live.items():
-        scope.add(vector_id, vector)
+        scope.add(vector_id, read(vector))
     assert builder.held
     for place, vector in enumerate(unit_bytes(num_more, seed=3)):
         live[1000 + place] = vector
-        scope.add(1000 + place, vector)
+        scope.add(1000 + place, read(vector))
         scope.remove(place)
         del live[place]
     while builder.held:
@@ -100,7 +100,7 @@ def test_a_graph_in_which_much_is_dead_is_made_anew(
 ) -> None:
     live = dict(enumerate(unit_bytes(GRAPH_AT + 1, seed=4)))
     for vector_id, vector in live.items():
-        scope.add(vector_id, vector)
+        scope.add(vector_id, read(vector))
     builder.work()
     scope.search(read(live[0]), limit=1)
     for vector_id in range(GRAPH_AT // 3):
@@ -117,7 +117,7 @@ def test_searches_and_changes_from_the_first_to_the_last_step_of_a_real_build_ar
         scope = LargeScope(DIMENSION, builder=builder, graph_at=GRAPH_AT)
         live: dict[int, bytes] = {}
         for vector_id, vector in enumerate(unit_bytes(6 * GRAPH_AT, seed=5)):
-            scope.add(vector_id, vector)
+            scope.add(vector_id, read(vector))
             live[vector_id] = vector
             if vector_id % 7 == 3:
                 scope.remove(vector_id - 3)

@@ -6,6 +6,8 @@ import pytest
 from index.scopes import GROW_AT, Scopes
 
 DIMENSION = 8
+NEAR = 0.02
+"""What an estimate of so few dimensions may be off."""
 
 
 def unit_bytes(count: int, *, seed: int = 0) -> list[bytes]:
@@ -38,10 +40,12 @@ def test_a_scope_answers_the_same_before_and_after_it_has_grown(scopes: Scopes) 
     for place, vector in enumerate(vectors):
         scopes.add("s", place, vector)
         if place in {0, GROW_AT - 1, GROW_AT, 2 * GROW_AT - 1}:
-            exact = sorted(range(place + 1), key=lambda i: -float(read(vectors[i]) @ query))[:5]
+            exact = [float(read(vectors[i]) @ query) for i in range(place + 1)]
             found = scopes.search("s", query, limit=5)
-            assert [match.id for match in found] == exact
-            assert found[0].similarity == pytest.approx(float(read(vectors[exact[0]]) @ query))
+            assert len(found) == min(5, place + 1)
+            for match, similarity in zip(found, sorted(exact, reverse=True), strict=False):
+                assert exact[match.id] == pytest.approx(similarity, abs=NEAR)
+                assert match.similarity == pytest.approx(similarity, abs=NEAR)
 
 
 def test_a_scope_that_is_emptied_is_forgotten(scopes: Scopes) -> None:

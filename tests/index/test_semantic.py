@@ -19,6 +19,7 @@ class LetterEmbedder:
     def __init__(self) -> None:
         self.broken = False
         self.closed = False
+        self.embedded: list[str] = []
 
     def refuses(self, text: str) -> str | None:
         return None if text.isascii() else "script"
@@ -26,6 +27,7 @@ class LetterEmbedder:
     async def embed(self, texts: Sequence[str]) -> np.ndarray:
         if self.broken:
             raise EmbedderFault("out of order")
+        self.embedded += texts
         rows = np.zeros((len(texts), 26), dtype=np.float32)
         for row, text in enumerate(texts):
             for letter in filter(str.isalpha, text.lower()):
@@ -87,7 +89,7 @@ async def test_the_nearest_of_the_scope_come_best_first(semantic: SemanticIndex)
         ("k1", "cat"),
         ("k2", "cats"),
     ]
-    assert sought.candidates[0].similarity == pytest.approx(1.0)
+    assert sought.candidates[0].similarity == pytest.approx(1.0, abs=0.01)
     assert sought.reason is None
     assert len((await semantic.search("s", "cat", limit=1)).candidates) == 1
 
@@ -99,6 +101,27 @@ async def test_a_prompt_without_candidates_still_gets_its_embedding(
     assert sought.candidates == ()
     assert sought.embedding is not None
     assert len(sought.embedding) == 4 * 26
+
+
+async def test_a_question_that_is_asked_again_is_not_embedded_again(
+    semantic: SemanticIndex, embedder: LetterEmbedder
+) -> None:
+    first = await semantic.search("s", "cat", limit=1)
+    embedder.broken = True
+    again = await semantic.search("other", "cat", limit=1)
+    assert again.embedding == first.embedding
+    assert embedder.embedded == ["cat"]
+
+
+async def test_an_entry_is_confirmed_by_the_embedding_it_was_stored_with(
+    semantic: SemanticIndex,
+) -> None:
+    made = await learn(semantic, "k1", "cats")
+    asked = (await semantic.search("s", "cat", limit=1)).embedding
+    assert asked is not None
+    assert semantic.confirm(asked, made) == pytest.approx(np.sqrt(3 / 4))
+    assert semantic.confirm(asked, entry("k1", "cats", made.embedding, embedder="old")) is None
+    assert semantic.confirm(asked, entry("k1", "cats", b"", embedder=semantic.identity)) is None
 
 
 async def test_a_removed_entry_is_not_found(semantic: SemanticIndex) -> None:
