@@ -19,8 +19,6 @@ from engine.text.tokenizer import Tokenizer
 _GREEDY_BELOW = 1e-5
 _FEW = 4096
 """So many allowed tokens are drawn from by themselves, more as part of the whole vocabulary."""
-_LIKELIEST = 1024
-"""Top-p looks at so many tokens before it sorts the whole vocabulary: it rarely has to."""
 
 log = logging.getLogger("engine.sampler")
 
@@ -193,24 +191,26 @@ def _kept(probabilities: torch.Tensor, sampling: Sampling) -> _Kept:
     2024)."""
     token_ids = None
     if sampling.top_k or sampling.top_p < 1:
-        probabilities, token_ids = _sorted(probabilities, sampling)
+        token_ids = _likeliest_first(probabilities, sampling)
+        probabilities = probabilities[token_ids]
         total = probabilities.sum() if sampling.top_k else 1.0
         before = probabilities.cumsum(dim=-1) - probabilities
-        inside = before < sampling.top_p * total
-        inside[0] = True
-        probabilities, token_ids = probabilities[inside], token_ids[inside]
+        num_inside = max(1, int((before < sampling.top_p * total).sum()))
+        probabilities, token_ids = probabilities[:num_inside], token_ids[:num_inside]
     if sampling.min_p:
         least = sampling.min_p * probabilities.max()
         probabilities = torch.where(probabilities >= least, probabilities, 0.0)
     return _Kept(probabilities=probabilities, token_ids=token_ids)
 
 
-def _sorted(probabilities: torch.Tensor, sampling: Sampling) -> torch.return_types.topk:
-    """The likeliest tokens, descending: top-k of them, or enough for top-p."""
-    vocab_size = len(probabilities)
+def _likeliest_first(probabilities: torch.Tensor, sampling: Sampling) -> torch.Tensor:
+    """Ids of tokens, descending: top-k of them, or enough for top-p. Tokens below an even share of
+    what top-p leaves out are, all together, less than that: they need not be sorted."""
+    values = probabilities.numpy()
+    most, least = len(values), (1 - sampling.top_p) / len(values)
     if sampling.top_k:
-        return probabilities.topk(min(sampling.top_k, vocab_size))
-    likeliest = probabilities.topk(min(_LIKELIEST, vocab_size))
-    if likeliest.values.sum() >= sampling.top_p:
-        return likeliest
-    return probabilities.topk(vocab_size)
+        most = min(sampling.top_k, most)
+        least = np.partition(values, -most)[-most]
+    token_ids = np.flatnonzero(values >= least)
+    descending = values[token_ids].argsort()[::-1][:most]
+    return torch.from_numpy(token_ids[descending])
