@@ -210,8 +210,8 @@ class Bench:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--model", default=MODEL)
-    parser.add_argument("--tokens", type=int, default=6144)
-    parser.add_argument("--depths", type=int, default=5)
+    parser.add_argument("--tokens", type=int, default=4608)
+    parser.add_argument("--depths", type=int, default=2)
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
     arguments = parser.parse_args()
     torch.set_num_threads(arguments.threads)
@@ -221,7 +221,7 @@ def main() -> None:
           f"{bench.pool.layout.dtype}; torch {torch.__version__}, {platform.machine()}, "
           f"{torch.get_num_threads()} threads")  # fmt: skip
     print(f"{'mode':16}{'perplexity':>11}{'KL':>9}{'digits found':>14}{'MiB after':>11}"
-          f"{'decode/s':>10}")  # fmt: skip
+          f"{'decode/s':>10}", flush=True)  # fmt: skip
     qualities: dict[str, Quality] = {}
     for name, mode in MODES:
         exact = qualities["full"].logprobs if qualities else None
