@@ -51,8 +51,9 @@ class EraseAnswer(msgspec.Struct, frozen=True, kw_only=True):
 @post("/cache/erase", status_code=200)
 async def erase(office: NamedDependency[Office], request: Request[Any, Any, Any]) -> EraseAnswer:
     """Erase a tenant's or a user's answers, log lines, vectors and pages. It covers what is being
-    made, too. What remains is the mark of the purge, with the tenant's name or the user's digest,
-    for an hour or more."""
+    made, too. Of several proxies on one Redis it reaches the answers of all, but the log, the
+    memory and the pages of this one: ask each. What remains is the mark of the purge, with the
+    tenant's name or the user's digest, for an hour or more."""
     body = await body_of(request, EraseBody, expected="an erasure")
     if bool(body.tenant) == bool(body.user):
         raise ClientError(400, "Give one of tenant, user.")

@@ -102,7 +102,6 @@ async def test_nothing_of_a_request_that_says_no_store_is_remembered(tmp_path):
     assert explained.status_code == 404
 
 
-
 async def test_a_log_that_cannot_be_written_costs_no_request(tmp_path):
     async with serving(good) as upstream, running(config(upstream, tmp_path), tmp_path) as p:
         (tmp_path / "requests.jsonl").mkdir()
@@ -197,6 +196,23 @@ async def test_lines_of_all_workers_are_in_one_file_and_erased_together(tmp_path
             gone = await erase(process, tenant="acme")
             assert (gone["entries"], gone["lines"]) == (8, 8)
             assert b"Zebra" not in raw_bytes(tmp_path)
+
+
+async def test_an_erasure_leaves_nothing_in_what_makes_hits_quicker_and_is_counted(tmp_path):
+    async with serving(good) as upstream, running(config(upstream, tmp_path), tmp_path) as p:
+        for stream in (True, False):  # the second is put into another form, and that is remembered
+            await p.ask("Zebra", key="sk-secret-one", stream=stream)
+        before = p.proxy._site
+        assert before.replays.held_bytes
+        assert before.intake._known
+        with before.guests:  # as by a stream that goes on while the config changes
+            await p.proxy.adopt(p.proxy.config)
+            await erase(p, tenant="acme")
+        assert before.replays.held_bytes == 0
+        assert not before.replays._made
+        assert not before.intake._known
+        metrics = (await p.http.get(f"{p.admin_url}/metrics")).text
+        assert 'rejoinder_purges_total{kind="hard"} 1.0' in metrics
 
 
 @pytest.mark.parametrize("body", [{}, {"tenant": "a", "user": "b"}, {"who": "a"}])

@@ -108,6 +108,13 @@ async def erase(process: Process) -> dict:
         return answer.json()
 
 
+async def report(process: Process) -> httpx.Response:
+    """On an answer that no worker has given."""
+    async with httpx.AsyncClient(timeout=60) as http:
+        verdict = {"request_id": "nobody", "verdict": "wrong"}
+        return await http.post(f"{process.admin_url}/cache/feedback", json=verdict)
+
+
 async def test_counts_of_all_workers_add_up_whichever_is_asked(tmp_path):
     async with (
         serving(good) as upstream,
@@ -306,10 +313,13 @@ async def test_an_erasure_that_a_worker_takes_no_part_in_is_to_be_asked_again(tm
             try:
                 erased = await erase(process)
                 assert (erased["missing"], erased["scrubbed"]) == (1, False)
+                told = await report(process)
+                assert (told.status_code, told.json()["error"]["type"]) == (503, "server_error")
             finally:
                 stuck.resume()
             while (await erase(process))["missing"]:
                 pass
+            assert (await report(process)).status_code == 404
             left = b"".join(one.read_bytes() for one in tmp_path.glob("requests.jsonl*"))
             assert b"Zebra" not in left
             metrics = await metrics_of(process)
