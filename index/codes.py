@@ -20,7 +20,8 @@ _SCALE_BYTES = 4
 def encoded(vector: "Vector") -> bytes:
     """The scale as float32, little endian, then int8 [dimension]."""
     scale = np.float32(max(float(np.abs(vector).max()), _LEAST) / _MOST)
-    return scale.astype("<f4").tobytes() + np.rint(vector / scale).astype(np.int8).tobytes()
+    code: bytes = scale.astype("<f4").tobytes() + np.rint(vector / scale).astype(np.int8).tobytes()
+    return code
 
 
 def decoded(codes: Sequence[bytes]) -> "Vector":

@@ -45,7 +45,7 @@ def export(model: Path, output: Path) -> None:
     np.save(output / PROBES_FILE, np.asarray(answers, dtype=np.float32))
     full, fused = output / "full.onnx", output / "fused.onnx"
     _trace(original, full)
-    _fuse(full, fused, config=original[0].auto_model.config)
+    _fuse(full, fused, config=getattr(original[0].auto_model, "config", None))
     _quantise(fused, output / MODEL_FILE)
     full.unlink()
     fused.unlink()

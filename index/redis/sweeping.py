@@ -7,7 +7,7 @@ from index.redis.door import Door
 from index.redis.purging import level
 from index.redis.scripts import FORGET, SNAPSHOT, SWEEP
 from index.redis.shards import HEAD, NUM_SHARDS, name_of
-from index.redis.vectors import take_out_freed
+from index.redis.vectors import put_in_owed, take_out_freed
 
 _SWEEPER = f"{name_of(HEAD)}:sweeper"
 _TAKEN_OVER_S = 120
@@ -38,6 +38,7 @@ async def sweep(door: Door, *, now: float) -> int:
     await _level(door)
     freed = sum([await _sweep_shard(door, shard, now=now) for shard in range(NUM_SHARDS)])
     await take_out_freed(door)
+    await put_in_owed(door, now=now)
     return freed
 
 

@@ -5,7 +5,8 @@ to one server. Scopes hold the tenant, the namespace and all that must be equal;
 own they cost nothing to tell apart, where a filter over one large set would search through what the
 others hold. Within a set, a filter passes over what is past its time.
 
-    stored     -> VADD, by whoever stored it
+    stored     -> its script notes it as owed; VADD, by whoever stored it, who then strikes it out
+    still owed -> who sweeps puts it in: the process died, or Redis was away at that moment
     freed      -> its script notes it in the shard (lua/writing.lua); who sweeps takes it out (VREM)
     meanwhile  -> it may be found, and is refused, since every candidate is looked up in the store
 """
@@ -20,9 +21,11 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from index import record
 from index.entry import Entry
 from index.errors import StoreFault
 from index.redis.door import Door
+from index.redis.following import fetch
 from index.redis.servers import Servers
 from index.redis.shards import NUM_SHARDS, name_of, shard_of
 from index.redis.wire import Argument, Refused, info
@@ -42,6 +45,8 @@ _LEAST_VERSION = (8, 2)
 _MAX_ADDING = 1024
 """Additions under way; further ones are left out while Redis cannot keep up."""
 _STEP = 200
+_PATIENCE_S = 60
+"""So long an addition may be under way by whoever stored the entry."""
 
 
 class _Attributes(msgspec.Struct, frozen=True):
@@ -107,19 +112,12 @@ class RedisVectors:
         await asyncio.gather(*self._adding, return_exceptions=True)
 
     async def _add(self, entry: Entry) -> None:
-        attributes = msgspec.json.encode(_Attributes(entry.prompt, entry.keep_until))
-        lifetime_s = max(1, int(entry.keep_until - self._clock()) + SPARE_S)
         try:
-            await self._call(
-                entry.scope,
-                ("VADD",),
-                "FP32", entry.embedding, entry.key, "NOQUANT", "SETATTR", attributes,
-            )  # fmt: skip
-            # Two commands: whichever of them makes the time longer counts.
-            await self._call(entry.scope, ("EXPIRE",), lifetime_s, "NX")
-            await self._call(entry.scope, ("EXPIRE",), lifetime_s, "GT")
+            await _put_in(self._door, entry, now=self._clock())
+        except Refused as refusal:
+            await self._door.recover(refusal)
         except StoreFault as fault:
-            log.warning("an answer is not found by its meaning: %s", fault)
+            log.warning("an answer is not found by its meaning yet: %s", fault)
 
     async def _call(self, scope: str, command: tuple[str], *arguments: Argument) -> list[bytes]:
         shard = shard_of(scope)
@@ -167,6 +165,51 @@ def space_of(identity: str) -> str:
 def set_of(scope: str, space: str) -> str:
     """Name of a vector set in Redis."""
     return f"{name_of(shard_of(scope))}:vectors:{space}:{scope}"
+
+
+async def put_in_owed(door: Door, *, now: float) -> int:
+    """Put in the vectors that were owed for long; how many. By who sweeps. Raises StoreFault."""
+    put_in = 0
+    for shard in range(NUM_SHARDS):
+        while page := await _owed(door, shard):
+            for key in page:
+                stored = await fetch(door, key)
+                entry = record.decode(stored) if stored else None
+                if entry is None:
+                    await _strike_out(door, key)
+                    continue
+                await _put_in(door, entry, now=now)
+                put_in += 1
+    return put_in
+
+
+async def _owed(door: Door, shard: int) -> list[str]:
+    wire = door.servers.wire(shard)
+    seconds, _ = await wire.call("TIME")
+    found: list[bytes] = await wire.call(
+        "ZRANGE", f"{name_of(shard)}:owed", "-inf", (int(seconds) - _PATIENCE_S) * 10**6,
+        "BYSCORE", "LIMIT", 0, _STEP,
+    )  # fmt: skip
+    return [key.decode() for key in found]
+
+
+async def _put_in(door: Door, entry: Entry, *, now: float) -> None:
+    wire = door.servers.wire(shard_of(entry.scope))
+    name = set_of(entry.scope, space_of(entry.embedder))
+    attributes = msgspec.json.encode(_Attributes(entry.prompt, entry.keep_until))
+    lifetime_s = max(1, int(entry.keep_until - now) + SPARE_S)
+    await wire.call(
+        "VADD", name, "FP32", entry.embedding, entry.key, "NOQUANT", "SETATTR", attributes
+    )
+    # Two commands: whichever of them makes the time longer counts.
+    await wire.call("EXPIRE", name, lifetime_s, "NX")
+    await wire.call("EXPIRE", name, lifetime_s, "GT")
+    await _strike_out(door, entry.key)
+
+
+async def _strike_out(door: Door, key: str) -> None:
+    shard = shard_of(key)
+    await door.servers.wire(shard).call("ZREM", f"{name_of(shard)}:owed", key)
 
 
 async def take_out_freed(door: Door) -> int:

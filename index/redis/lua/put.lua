@@ -24,6 +24,7 @@ redis.call('HSET', entry_key(key), 'generation', generation, 'sequence', ARGV[4]
   'space', ARGV[17])
 redis.call('EXPIRE', entry_key(key), ARGV[9])
 redis.call('ZADD', changes_key, change, key)
+if ARGV[17] ~= '' then redis.call('ZADD', owed_key, change, key) end
 for _, tag in ipairs(split(ARGV[6])) do redis.call('SADD', tag_key(tag), key) end
 local inflation = tonumber(redis.call('HGET', state_key, 'inflation') or 0)
 redis.call('ZADD', ranks_key, inflation + math.min(uses, tonumber(ARGV[16])) * worth, key)

@@ -8,6 +8,7 @@ local changes_key = shard .. ':changes'      -- key by the number of the change 
 local deletions_key = shard .. ':deletions'  -- key by the number of the change that freed it
 local ranks_key = shard .. ':ranks'          -- key by its rank, see index/eviction.py
 local unplaced_key = shard .. ':unplaced'    -- 'space:scope:key' whose vectors are to be taken out
+local owed_key = shard .. ':owed'            -- key whose vector is to be put in, by its change
 local accounts_key = shard .. ':accounts'    -- key -> 'size:worth:uses'
 
 local NUM_SHARDS = 16

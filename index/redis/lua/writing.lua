@@ -31,6 +31,7 @@ local function take_out(key)
   redis.call('HDEL', accounts_key, key)
   redis.call('ZREM', changes_key, key)
   redis.call('ZREM', ranks_key, key)
+  redis.call('ZREM', owed_key, key)
   redis.call('HINCRBY', state_key, 'bytes', -tonumber(size))
   return tonumber(uses)
 end
