@@ -36,7 +36,7 @@ class Thresholds(msgspec.Struct, frozen=True, kw_only=True):
     narrowed: float
     """… and it is the last one (`… for children`)."""
     decided: float
-    """… and the answer is yes or no, where every word decides."""
+    """… and the answer is yes or no, where every word decides; or rare words are exchanged."""
     exchanged: float
     """One word stands for another."""
     per_word: float
@@ -59,6 +59,8 @@ class Rules(msgspec.Struct, frozen=True, kw_only=True):
     """They hold whatever the profile, also between two spellings of one text."""
     calibration: Calibration = AS_IT_IS
     """What the embedder's similarities are worth; the thresholds are of that worth."""
+    raised: float = 0.0
+    """So much more is asked for than the thresholds say, in the same worth."""
 
 
 STRICT = Thresholds(
@@ -128,6 +130,11 @@ def rules_for(
     )
 
 
+def raised_by(rules: Rules, by: float) -> Rules:
+    """The same rules, asking for `by` more similarity."""
+    return msgspec.structs.replace(rules, raised=by) if by else rules
+
+
 def _scaled(default: Thresholds, threshold: float | None) -> Thresholds:
     if threshold is None:
         return default
@@ -168,7 +175,7 @@ def judge(query: str, candidate: str, *, similarity: float, rules: Rules) -> Ver
     """Judge a candidate that was found by `similarity` (cosine of the two embeddings)."""
     if query == candidate:
         return Accepted(similarity)
-    worth = rules.calibration(similarity)
+    worth = rules.calibration(similarity) - rules.raised
     if not worth >= rules.thresholds.slip:  # nor one that is no number
         return Refused("similarity")
     a, b = parse(query), parse(candidate)
@@ -218,8 +225,8 @@ def _asked(difference: Difference, thresholds: Thresholds, *, yes_or_no: bool) -
 
 
 def _asked_first(difference: Difference, thresholds: Thresholds, *, yes_or_no: bool) -> float:
-    if difference.exchanged:
+    if difference.exchanged and not difference.named:
         return thresholds.exchanged
-    if yes_or_no:
+    if difference.named or yes_or_no:
         return thresholds.decided
     return thresholds.narrowed if difference.last else thresholds.added

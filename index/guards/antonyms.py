@@ -59,9 +59,21 @@ use,consume:produce moral:amoral
 expand:contract lengthen:shorten widen:narrow strengthen:weaken tighten:loosen thaw:freeze
 """
 
+
+def _pairs(pairs: str) -> tuple[tuple[str, str], ...]:
+    return tuple((one, other) for one, _, other in (pair.partition(":") for pair in pairs.split()))
+
+
 _PREFIXES = dict.fromkeys(wordset("un in im il ir dis non anti de mis"), 4) | {"a": 6}
 """And the least length of a word that each turns around: `a` those of the learned (`atypical`), and
 not `round`, `cross`, `live`."""
+_LEAST_ROOT = 3
+_BEGINNINGS = _pairs(
+    "hyper:hypo macro:micro inter:intra pre:post over:under endo:exo mono:poly homo:hetero in:ex"
+    " im:ex intro:extro sub:super super:infra"
+)
+_ENDS = _pairs("at:it at:id it:id an:en an:yn en:yn er:e or:ee ful:less")
+"""Of stems: nitrate and nitrite, butane and butene, payer and payee."""
 
 
 def _opposites() -> dict[str, frozenset[str]]:
@@ -106,9 +118,11 @@ def _compare(a: frozenset[str], b: frozenset[str]) -> str | None:
         opposites = _OPPOSITES.get(word)
         if opposites is not None and not opposites.isdisjoint(only_b):
             return "antonyms"
-    if _prefixed(only_a, only_b) or _prefixed(only_b, only_a):
-        return "antonyms"
-    return None
+    turned = any(
+        _prefixed(ones, others) or _turned(ones, others)
+        for ones, others in ((only_a, only_b), (only_b, only_a))
+    )
+    return "antonyms" if turned else None
 
 
 def _prefixed(words: frozenset[str], others: frozenset[str]) -> bool:
@@ -119,6 +133,23 @@ def _prefixed(words: frozenset[str], others: frozenset[str]) -> bool:
         for prefix, least in _PREFIXES.items()
         if (word := other.removeprefix(prefix)) is not other
     )
+
+
+def _turned(words: frozenset[str], others: frozenset[str]) -> bool:
+    """Whether one of `words` has the other beginning, or the other end, in `others`."""
+    heads = (
+        other + root
+        for one, other in _BEGINNINGS
+        for word in words
+        if len(root := word.removeprefix(one)) >= _LEAST_ROOT and root is not word
+    )
+    tails = (
+        root + other
+        for one, other in _ENDS
+        for word in words
+        if len(root := word.removesuffix(one)) >= _LEAST_ROOT and root is not word
+    )
+    return not others.isdisjoint(heads) or not others.isdisjoint(tails)
 
 
 ANTONYMS = Guard(name="antonyms", read=_read, compare=_compare)

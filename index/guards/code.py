@@ -21,6 +21,7 @@ _CODE = re.compile(
     r"|\$[?!@*#]|\\\w"  # of shells, of patterns
     r"|(?<!\w)\w*+\[[^\[\]\n]{0,200}\]"  # an index, a class of characters
     r"|(?<![\w-])[\w-]++\.(?:py|js|ts|c|h|cpp|java|go|rs|rb|sh|sql|json|ya?ml|txt|csv|html|css|md|exe)\b"
+    r"|(?<![\w.-])(?=[\w-]*[A-Za-z])[\w-]{2,}+\.[a-z][\w-]*+(?:\.[\w-]++)*+"  # a dotted name
     r"|(?<!\w)(?:[a-z][a-z\d+-]{0,20}://|www\.)[^\s\"'<>]*+(?<![.,;:!?)])"  # a URL
     r"|(?<![\w.+-])[\w.+-]++@[\w-]+(?:\.[\w-]+)*"  # an address
     r"|(?:[A-Za-z]:)?[/\\][\w.-]++[/\\][\w./\\-]++"  # a path
@@ -31,8 +32,10 @@ _CODE = re.compile(
     r"|[<>=!+*/%^&|-]=|&&|\|\||->|=>|::"
     r"|[\d)](?:\s*[-+*/^%<>=]\s*[\d(a-z][\w.]*+)+"  # arithmetic
     r"|\b[A-Za-z]\s*[-+*/^%=]\s*\w\b|(?<!\w)\w++[+*^%=]\w++|(?<!\w)\w++\s++[-+*/%]\s++\d++"
+    r"|(?<!\S)\d+(?:\.\d+)?['\"]+"  # feet and inches
     r"|[\d)]!+|(?<!\w)[A-Zb-hj-z](?:!+|'+(?!\w))"  # a factorial, a derivative
     r"|\b[A-Z][a-z]?\d?[+-](?!\w)"  # an ion, a grade
+    r"|\b(?:not|and|or) \(|(?<!\S)\.{1,2}(?=\s+[a-z])"  # a group, a folder
     r"|\w\s*[<>]\s*\w"  # a comparison
     r"|[\^\\{}|~\[\]]"  # signs of patterns and programs, not of prose
     # Embedders read signs beyond ASCII, emoji among them, as one and the same unknown word.
@@ -59,10 +62,16 @@ def _plain(part: str) -> str:
 
 
 def _lines(source: str) -> tuple[str, ...]:
-    """The lines of a program, where every word decides, and how far each one is indented."""
-    return tuple(
-        line.rstrip() for line in source.split("\n") if line[:1].isspace() or _CODE.search(line)
-    )
+    """The lines of a program, where every word decides, and how far each one is indented: from the
+    first that looks like one to the end of the paragraph."""
+    lines: list[str] = []
+    is_code = False
+    for line in source.split("\n"):
+        is_code = bool(line.strip()) and (
+            is_code or line[0].isspace() or _CODE.search(line) is not None
+        )
+        lines += [line.rstrip()] * is_code
+    return tuple(lines)
 
 
 def _compare(a: tuple[str, ...], b: tuple[str, ...]) -> str | None:

@@ -3,6 +3,7 @@
 import msgspec
 
 from index.guards.distance import alike
+from index.guards.known import is_known
 from index.guards.phrases import read_order
 from index.guards.text import Text
 from index.guards.wordset import wordset
@@ -28,6 +29,8 @@ class Difference(msgspec.Struct, frozen=True, kw_only=True):
     num_only_a: int
     num_only_b: int
     reordered: bool
+    named: bool = False
+    """On both sides one of them is rare, as names are: the one is no other word for the other."""
     last: bool = False
     """One of them is the last word, where a question is narrowed (`… for children`)."""
 
@@ -64,8 +67,13 @@ def compare_content(a: Content, b: Content) -> Difference:
         num_only_a=len(only_a),
         num_only_b=len(only_b),
         reordered=swapped or _reordered(a, b),
+        named=_has_rare(only_a) and _has_rare(only_b),
         last=a.last in only_a or b.last in only_b,
     )
+
+
+def _has_rare(words: set[str]) -> bool:
+    return not all(map(is_known, words))
 
 
 def _reordered(a: Content, b: Content) -> bool:

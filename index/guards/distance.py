@@ -1,10 +1,16 @@
 """Whether two words are one word, spelt or inflected in two ways."""
 
+from index.guards.known import is_known
+from index.guards.wordset import wordset
+
 _LEAST_LENGTH = 4
-_LEAST_LENGTH_FOR_TWO = 9
-_LEAST_PREFIX = 5
-_MAX_LENGTH = 40
-"""What is longer is no word that somebody could misspell; and comparing takes time squared."""
+_LEAST_ROOT = 5
+_MAX_ENDING = 4
+_ENDINGS = wordset(
+    "e i d y s es al ial ical ic ially ally ation ion ive ment ness ous ance ence ant ent able ible"
+    " abl ibl ful ity iti ari ary ate at ize ise iz is anc enc iv isation ization fi"
+) | {""}
+"""With which one root is put into another form."""
 
 
 def alike(a: str, b: str) -> bool:
@@ -12,32 +18,27 @@ def alike(a: str, b: str) -> bool:
 
     Short words are never alike: too many of them differ by a letter.
     """
-    shorter, longer = sorted((a, b), key=len)
-    if not _LEAST_LENGTH <= len(shorter) <= len(longer) <= _MAX_LENGTH:
-        return False
-    if shorter[0] == longer[0] and _shared_prefix(a, b) >= max(_LEAST_PREFIX, len(longer) - 4):
-        return True
-    limit = 2 if len(shorter) >= _LEAST_LENGTH_FOR_TWO else 1
-    return misspelt(a, b, limit=limit)
+    return min(len(a), len(b)) >= _LEAST_LENGTH and (_are_forms(a, b) or mistyped(a, b))
 
 
-def misspelt(a: str, b: str, *, limit: int) -> bool:
-    """Whether at most `limit` letters are wrong, missing, surplus or exchanged with a neighbour
-    (optimal string alignment distance)."""
-    if abs(len(a) - len(b)) > limit or max(len(a), len(b)) > _MAX_LENGTH:
+def mistyped(a: str, b: str) -> bool:
+    """Whether one letter is wrong, missing, surplus or exchanged with its neighbour. Two words that
+    there are both are no slips of one another: `desert` is not `dessert`."""
+    if abs(len(a) - len(b)) > 1 or (is_known(a) and is_known(b)):
         return False
-    before: list[int] = []
-    row = list(range(len(b) + 1))
-    for i, x in enumerate(a, start=1):
-        older, before, row = before, row, [i]
-        for j, y in enumerate(b, start=1):
-            cost = min(before[j] + 1, row[j - 1] + 1, before[j - 1] + (x != y))
-            if i > 1 and j > 1 and x == b[j - 2] and a[i - 2] == y:
-                cost = min(cost, older[j - 2] + 1)
-            row.append(cost)
-        if min(row) > limit:
-            return False
-    return row[-1] <= limit
+    start = _shared_prefix(a, b)
+    end = min(_shared_prefix(a[::-1], b[::-1]), len(a) - start, len(b) - start)
+    ours, theirs = a[start : len(a) - end], b[start : len(b) - end]
+    return max(len(ours), len(theirs)) <= 1 or (len(ours) == 2 and ours == theirs[::-1])
+
+
+def _are_forms(a: str, b: str) -> bool:
+    root = _shared_prefix(a, b)
+    return (
+        root >= max(_LEAST_ROOT, len(a) - _MAX_ENDING, len(b) - _MAX_ENDING)
+        and a[root:] in _ENDINGS
+        and b[root:] in _ENDINGS
+    )
 
 
 def _shared_prefix(a: str, b: str) -> int:

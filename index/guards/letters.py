@@ -7,7 +7,7 @@ import unicodedata
 import msgspec
 
 from index.guards.guard import Guard
-from index.guards.phrases import FUNCTION_WORDS
+from index.guards.phrases import FUNCTION_WORDS, JOINTS
 from index.guards.text import Text
 from index.guards.wordset import wordset
 
@@ -18,16 +18,19 @@ _ACRONYMS = wordset(
     " pet can lan map"
 )
 """Words that are something else in capitals."""
+_SYMBOL_LENGTH = 2
+"""`CO` and `Co`, `NO` and `No` are two things; written small throughout it is either."""
 _OF_LETTER_CASE = wordset(
     "uppercase lowercase capitalize capitalise capitalized capitalised ascii camelcase"
 )
 _OF_SPELLING = wordset(
     "spell spells spelled spelt spelling rhyme rhymes rhyming anagram anagrams unscramble scramble"
     " scrambled cipher ciphertext decipher caesar rot morse decode decoded decrypt encode encrypt"
-    " hash palindrome syllable syllables vowel vowels consonants letter letters word words reverse"
+    " palindrome syllable syllables vowel vowels consonants letter letters word words reverse"
     " reversed backwards pronounce pronounced pronunciation acronym abbreviation typo dna rna"
-    " codon codons sequence string"
+    " codon codons"
 )
+_OF_COMPARING = wordset("difference differences between vs versus")
 
 
 class Letters(msgspec.Struct, frozen=True):
@@ -35,13 +38,14 @@ class Letters(msgspec.Struct, frozen=True):
 
     written: frozenset[tuple[str, str]]
     spelled: frozenset[str] = frozenset()
-    """Words whose letters are the question (`unscramble …`)."""
+    """Words that are talked of: `unscramble …`, `the difference between who and whom`."""
 
 
 def _read(text: Text) -> Letters:
     units = {(f"unit {unit.lower()}", _unit(unit)) for unit in _UNIT.findall(text.source)}
-    written = frozenset(units | {(_folded(word), word) for word in _words(text)})
-    return Letters(written, _spelled(text))
+    symbols = set() if text.shouts else _symbols(text)
+    written = {(_folded(word), word) for word in _words(text)}
+    return Letters(frozenset(written | units | symbols), _spelled(text))
 
 
 def _compare(a: Letters, b: Letters) -> str | None:
@@ -63,10 +67,26 @@ def _words(text: Text) -> set[str]:
     return {raw if _is_acronym(raw) and not shouts else raw.lower() for raw in text.raws}
 
 
+def _symbols(text: Text) -> set[tuple[str, str]]:
+    return {
+        (f"symbol {raw.lower()}", raw)
+        for raw, start in zip(text.raws, text.starts, strict=True)
+        if len(raw) == _SYMBOL_LENGTH and (raw.isupper() or (raw.istitle() and not start))
+    }
+
+
 def _spelled(text: Text) -> frozenset[str]:
-    if _OF_SPELLING.isdisjoint(text.words):
+    if not _OF_SPELLING.isdisjoint(text.words):
+        return frozenset(text.words).difference(_OF_SPELLING, FUNCTION_WORDS)
+    if _OF_COMPARING.isdisjoint(text.words):
         return frozenset()
-    return frozenset(text.words).difference(_OF_SPELLING, FUNCTION_WORDS)
+    joints = (place for place, word in enumerate(text.words) if word in JOINTS)
+    beside = (place + step for place in joints for step in (-1, 1))
+    return frozenset(
+        text.raws[place].lower()
+        for place in beside
+        if 0 <= place < len(text.words) and text.words[place] in FUNCTION_WORDS
+    )
 
 
 def _is_acronym(raw: str) -> bool:

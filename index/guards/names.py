@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 
 import msgspec
 
-from index.guards.distance import misspelt
+from index.guards.distance import mistyped
 from index.guards.guard import Guard
 from index.guards.text import Text
 from index.guards.wordset import wordset
@@ -87,7 +87,7 @@ def _same(name: str, word: str, *, exact: bool) -> bool:
     if name.rstrip("s") == word.rstrip("s"):
         return True
     shortest = min(len(name), len(word))
-    return not exact and shortest >= _LEAST_LENGTH_FOR_SLIPS and misspelt(name, word, limit=1)
+    return not exact and shortest >= _LEAST_LENGTH_FOR_SLIPS and mistyped(name, word)
 
 
 NAMES = Guard(name="names", read=_read, compare=_compare)

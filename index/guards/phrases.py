@@ -28,7 +28,7 @@ sorts mean means hi hello hey thanks thank um uh yeah s t u
 _ARTICLES = wordset("a an the my your his her our their some any this these")
 _WAYS = (("way",), ("ways",))
 """`a good way to` do it is how to do it."""
-_JOINTS = wordset("and or vs versus")
+JOINTS = wordset("and or vs versus")
 _GENITIVE = wordset("of in for on about")
 """`a project in physics` is a physics project."""
 _LEADING = wordset("in on at for to with from during under within as")
@@ -71,7 +71,7 @@ def _runs(text: Text) -> list[_Run]:
         word, word_stem = text.words[place], text.stems[place]
         if word in _ARTICLES or (word == "good" and text.words[place + 1 :][:1] in _WAYS):
             continue
-        if word in _JOINTS:
+        if word in JOINTS:
             runs.append(_Run("joint"))
         elif word in _GENITIVE:
             runs.append(_Run("of"))

@@ -17,8 +17,9 @@ def _read(text: Text) -> tuple[str, ...]:
 
 
 def _plain(part: str) -> str:
-    """As prose, unless it is no more than signs and spaces."""
-    return " ".join(part.lower().split()).strip(".,!?") or part
+    """As prose, unless it is one word, or no more than signs and spaces."""
+    words = part.split()
+    return " ".join(words if len(words) == 1 else map(str.lower, words)).strip(".,!?") or part
 
 
 def _compare(a: tuple[str, ...], b: tuple[str, ...]) -> str | None:

@@ -6,20 +6,14 @@ meant: `5!`, `2:1`, `y'`, an indented line.
 
 import re
 
+from index.guards.known import is_known
 from index.guards.text import Text
-from index.guards.wordset import wordset
 
 _LEAST_LETTERS = 8
 _LEAST_WORD = 5
-_REAL_WORDS = wordset(
-    "angel angle trial trail casual causal diary dairy quiet quite marital martial united untied"
-    " sacred scared unclear nuclear brain brian silver sliver calvary cavalry direct dierct carol"
-    " coral begin being barely barley loin lion tired tried filed field bread beard"
-)
-"""Pairs that a slip would join, and that are two words all the same."""
 _SILENT = re.compile(
     r"(?<=[^\W\d_]{2})['-](?=[^\W\d_]{2})|(?<=[^\W\d_])'(?=(?:s|t|d|m|re|ll|ve)\b)"
-    r"|(?<=[^\W\d_]{2})[?.,!:;]++(?!\S)|(?<=\w)[?.,]++(?!\S)|(?<![?.])[?.]++\Z"
+    r"|(?<=[^\W\d_]{2})[?.,!:;]++(?!\S)|(?<=\w)[?.,]++(?!\S)|(?<![?.])[?.]++\Z|\?(?=[^\W\d_]\Z)"
 )
 """Marks that a typist leaves out."""
 _SPACES = re.compile(r"(?<=[^\W\d_])[ \t]+(?=[^\W\d_])")
@@ -31,15 +25,17 @@ def squeeze(text: Text) -> str:
 
 
 def slipped(a: str, b: str, *, words: frozenset[str]) -> bool:
-    """Whether two squeezed texts are one, mistyped. `words` are those that only one text has."""
+    """Whether two squeezed texts are one, mistyped. `words` are those that only one text has; were
+    they all words that there are, somebody could mean them (`trail`, `trial`)."""
     if len(a) < _LEAST_LETTERS or len(a) != len(b):
         return False
-    if a == b:
-        return True
+    if words and all(map(is_known, words)):
+        return False
+    return a == b or (min(map(len, words), default=0) >= _LEAST_WORD and _exchanged(a, b))
+
+
+def _exchanged(a: str, b: str) -> bool:
+    """Whether two neighbouring letters have changed places."""
     place = next(i for i, (x, y) in enumerate(zip(a, b, strict=True)) if x != y)
     neighbours = a[place : place + 2]
-    return (
-        neighbours.isalpha()
-        and a[:place] + neighbours[::-1] + a[place + 2 :] == b
-        and all(len(word) >= _LEAST_WORD and word not in _REAL_WORDS for word in words)
-    )
+    return neighbours.isalpha() and a[:place] + neighbours[::-1] + a[place + 2 :] == b

@@ -115,13 +115,17 @@ letters tells."""
 _BEHIND_NUMBER = re.compile(r"\d\s?([^\W\d_]{1,4})(?![^\W_])")
 _SIGNS = {"$": "dollar", "€": "euro", "£": "sterling", "¥": "yen", "₹": "rupee", "%": "percent"}
 _SIGNS |= {"°C": "celsius", "°F": "fahrenheit"}
+_SIGN = re.compile("|".join(map(re.escape, _SIGNS)))
 
 
 def _read(text: Text) -> frozenset[str]:
     named = {_UNITS[word] for word in text.words if word in _UNITS}
     behind = map(str.lower, _BEHIND_NUMBER.findall(text.source))
     named.update(_SYMBOLS[symbol] for symbol in behind if symbol in _SYMBOLS)
-    return frozenset(named | {unit for sign, unit in _SIGNS.items() if sign in text.source})
+    signs = [unit for sign in _SIGN.findall(text.source) for unit in (_SIGNS[sign],)]
+    if len(named.union(signs)) > len(named) + 1:
+        named.add(" to ".join(signs))  # €10 to £
+    return frozenset(named.union(signs))
 
 
 def _compare(a: frozenset[str], b: frozenset[str]) -> str | None:

@@ -49,6 +49,9 @@ def test_other_roles_are_another_order(a: str, b: str) -> None:
         ("a table", "a round table", 0, 1),
         ("a wooden table", "a round glass chair", 2, 1),
         ("sugar", "", 0, 1),
+        ("the desert here", "the dessert here", 1, 0),
+        ("a high interest rate", "a high internet rate", 1, 0),
+        ("a book on astronomy", "a book on astrology", 1, 0),
     ],
 )
 def test_words_without_counterpart_are_counted(a: str, b: str, exchanged: int, added: int) -> None:

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from index.verdict import Accepted, Profile, Refused, judge, rules_for
+from index.calibration import Calibration
+from index.verdict import Accepted, Profile, Refused, judge, raised_by, rules_for
 
 STRICT = rules_for("strict")
 _NUMERIC = ("1", "0", "9" * 31, "-", ".", ",", ":", "e", "²", "½", " ", "k", " five", " million")
@@ -28,6 +29,17 @@ def test_a_paraphrase_over_the_threshold_is_accepted_with_its_similarity() -> No
 def test_a_similarity_under_the_threshold_is_refused_as_such() -> None:
     verdict = judge("how do I fix a tap", "how can I repair a tap", similarity=0.8, rules=STRICT)
     assert verdict == Refused("similarity")
+
+
+def test_more_similarity_is_asked_for_in_what_it_is_worth() -> None:
+    crowded = Calibration(((-1.0, -1.0), (0.9, 0.5), (1.0, 1.0)))
+    rules = rules_for("strict", calibration=crowded)
+    asked, stored = "how do I fix a tap", "how can I repair a tap"
+    assert judge(asked, stored, similarity=0.985, rules=rules) == Accepted(0.985)  # worth .925
+    assert judge(asked, stored, similarity=0.985, rules=raised_by(rules, 0.04)) == Accepted(0.985)
+    assert judge(asked, stored, similarity=0.985, rules=raised_by(rules, 0.05)) == Refused(
+        "similarity"
+    )
 
 
 def test_a_similarity_that_is_no_number_is_refused() -> None:
@@ -56,6 +68,11 @@ def test_an_exchanged_word_asks_for_more_similarity() -> None:
     a, b = "how do I paint a fence", "how do I paint a shed"
     assert judge(a, b, similarity=0.9, rules=STRICT) == Refused("content")
     assert judge(a, b, similarity=0.99, rules=STRICT) == Accepted(0.99)
+
+
+def test_a_rare_word_is_no_other_word_for_a_rare_one() -> None:
+    a, b = "is zopiclone bad for me", "is bisoprolol bad for me"
+    assert judge(a, b, similarity=0.97, rules=STRICT) == Refused("content")
 
 
 def test_other_roles_are_refused_as_word_order() -> None:
