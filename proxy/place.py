@@ -1,6 +1,7 @@
 """A place among the workers, which one process after the other takes."""
 
 import asyncio
+import contextlib
 import logging
 import socket
 import subprocess
@@ -32,7 +33,8 @@ _HEALTHY_S = 60.0
 class Parent(Protocol):
     """What a place needs of who supervises it."""
 
-    stopping: bool
+    stopping: asyncio.Event
+    """The end of all workers has begun."""
 
     def spawn(self, index: int, descriptor: int) -> subprocess.Popen[bytes]:
         """Start the process, with its end of the control channel."""
@@ -62,7 +64,7 @@ class Place:
         told to. Raises ConfigError when the very first one cannot begin."""
         pause_s = _FIRST_PAUSE_S
         began = False
-        while True:
+        while not self._parent.stopping.is_set():
             born = time.monotonic()
             why = await self._live_once()
             if why is not None and not began:
@@ -70,12 +72,13 @@ class Place:
             if why is not None:
                 log.error("worker %d cannot begin: %s", self._index, why)
             began = True
-            if self._parent.stopping:
+            if self._parent.stopping.is_set():
                 return
             if time.monotonic() - born > _HEALTHY_S:
                 pause_s = _FIRST_PAUSE_S
             log.warning("worker %d died; starting it again in %.2f s", self._index, pause_s)
-            await asyncio.sleep(pause_s)
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._parent.stopping.wait(), pause_s)
             pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
 
     def kill(self) -> None:
@@ -103,7 +106,7 @@ class Place:
         try:
             await self._attend(await open_channel(descriptor, reply=self._parent.reply))
         finally:
-            if not self._parent.stopping:
+            if not self._parent.stopping.is_set():
                 process.kill()
             await asyncio.to_thread(process.wait)
 
@@ -112,7 +115,7 @@ class Place:
         try:
             await self._begin(channel)
             self.channel = channel
-            if self._parent.stopping:
+            if self._parent.stopping.is_set():
                 channel.tell(Finish(in_a_hurry=True))
             await running
         except Gone:

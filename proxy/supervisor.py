@@ -87,7 +87,7 @@ class Supervisor:
         self._folder = folder
         self._say = say
         self._num_loaded = 0
-        self.stopping = False
+        self.stopping = asyncio.Event()
         self._places = [Place(index, self) for index in range(force.config.workers)]
         self._reloader = Reloader(
             path,
@@ -167,7 +167,7 @@ class Supervisor:
         return [place.channel for place in self._places if place.channel is not None]
 
     def _finish(self, *, in_a_hurry: bool) -> None:
-        self.stopping = True
+        self.stopping.set()
         for channel in self._channels():
             channel.tell(Finish(in_a_hurry=in_a_hurry))
 
