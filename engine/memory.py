@@ -4,6 +4,7 @@ Weights and KV pages are read from end to end at every step. With pages of 4 KiB
 of that time on address translation (measured: 16 against 31 GB/s).
 """
 
+import errno
 import mmap
 
 import torch
@@ -11,6 +12,7 @@ import torch
 _HUGE_PAGE_BYTES = 2 * 2**20
 _LINE_BYTES = 64
 _ARENA_BLOCK_BYTES = 64 * 2**20
+_SHORTAGES = (errno.ENOMEM, errno.EAGAIN, errno.EMFILE, errno.ENFILE)
 
 
 def large_block(num_bytes: int) -> torch.Tensor:
@@ -26,6 +28,15 @@ def large_block(num_bytes: int) -> torch.Tensor:
     whole = torch.frombuffer(block, dtype=torch.uint8)
     start = -whole.data_ptr() % _HUGE_PAGE_BYTES
     return whole[start : start + num_bytes]
+
+
+def is_shortage(error: Exception) -> bool:
+    """There was too little memory, or another thing that other processes may give back."""
+    if isinstance(error, OSError):
+        return error.errno in _SHORTAGES
+    if isinstance(error, (MemoryError, torch.OutOfMemoryError)):
+        return True
+    return isinstance(error, RuntimeError) and "can't allocate memory" in str(error)  # torch's CPU
 
 
 class Arena:

@@ -5,7 +5,7 @@ import hashlib
 import msgspec
 import torch
 
-from engine.kv.pool import LayerPages, PagePool
+from engine.kv.pool import PagePool
 from engine.shape import ModelShape
 
 _DOMAIN = b"rejoinder kv layout 2"
@@ -29,7 +29,7 @@ def layout_fingerprint(
         msgspec.json.encode(shape),
         weights.encode(),
         weights_sha256.encode(),
-        *(_turning(layer) for layer in pool.layers),
+        *(_bytes(part) for layer in pool.layers for part in layer.turning),
     ]
     for part in parts:
         running.update(len(part).to_bytes(8, "little"))
@@ -37,9 +37,5 @@ def layout_fingerprint(
     return running.digest()
 
 
-def _turning(layer: LayerPages) -> bytes:
-    """What keys are multiplied by, and what is taken off them."""
-    matrix = layer.turn(torch.eye(layer.layout.head_dim))
-    centre = layer.turned_centre
-    parts = [matrix] if centre is None else [matrix, centre]
-    return b"".join(part.cpu().float().numpy().tobytes() for part in parts)
+def _bytes(part: torch.Tensor) -> bytes:
+    return part.cpu().float().numpy().tobytes()

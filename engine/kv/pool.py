@@ -91,6 +91,12 @@ class LayerPages:
         # H (k - c) = H k - H c: the second part is a constant, float32 [num_kv_heads, head_dim].
         self.turned_centre = None if centre is None or rotation is None else centre @ rotation
 
+    @property
+    def turning(self) -> tuple[torch.Tensor, ...]:
+        """What keys are multiplied by, and what is taken off them then; both may be missing."""
+        parts = (self._rotation, self.turned_centre)
+        return tuple(part for part in parts if part is not None)
+
     def turn(self, heads: torch.Tensor) -> torch.Tensor:
         """Queries, or keys with their centre still in, as the pages hold keys: H x, float32
         [num_tokens, heads, head_dim]. The identity where pages are not quantised."""

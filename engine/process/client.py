@@ -42,6 +42,8 @@ _MAX_BACKOFF_S = 30.0
 _HEALTHY_S = 60.0
 """A worker that was ready for so long has earned a quick restart."""
 
+_DIED = "the engine process died and is being restarted"
+
 T = TypeVar("T")
 
 log = logging.getLogger("engine.process.client")
@@ -74,6 +76,8 @@ class EngineClient:
         self._changed = asyncio.Event()
         self._ready: Ready | None = None
         self._trouble = "not started"
+        self._reason = _DIED
+        self._ready_since_s: float | None = None
         self._num_restarts = 0
 
     async def start(self) -> None:
@@ -120,9 +124,9 @@ class EngineClient:
             {request_id: request.num_choices for request_id, request in sent.items()},
             on_close=lambda: self._forget(sent),
         )
-        for request_id, request in sent.items():
-            worker.write(Generate(request_id=request_id, request=request))
-            self._generations[request_id] = generation  # not before: what cannot be written raises
+        worker.write(*(Generate(request_id=n, request=request) for n, request in sent.items()))
+        # Not before: what cannot be written raises.
+        self._generations.update(dict.fromkeys(sent, generation))
         return generation
 
     async def inspect(self) -> Occupancy:
@@ -177,11 +181,12 @@ class EngineClient:
         loop = asyncio.get_running_loop()
         backoff_s = _FIRST_BACKOFF_S
         while True:
-            started = loop.time()
+            self._ready_since_s = None
             usable = await self._live()
             if not usable:
                 return
-            if loop.time() - started > _HEALTHY_S:
+            since_s = self._ready_since_s
+            if since_s is not None and loop.time() - since_s > _HEALTHY_S:
                 backoff_s = _FIRST_BACKOFF_S
             log.warning("engine worker died, restarting in %.2f s", backoff_s)
             await asyncio.sleep(backoff_s)
@@ -191,24 +196,32 @@ class EngineClient:
 
     async def _live(self) -> bool:
         """One life of a worker. False when it found that it cannot work with this model."""
-        self._worker = await self._start_or_join()
         usable = True
+        self._reason = _DIED
         try:
+            self._worker = await self._start_or_join()
             while messages := await self._worker.read():
                 for message in messages:
                     if isinstance(message, Unusable):
-                        self._trouble, usable = message.message, False
+                        self._reason, usable = message.message, message.passing
                     else:
                         self._handle(message)
+        except (OSError, ValueError, msgspec.DecodeError) as error:
+            log.error("no engine worker to speak to: %s", error)  # a death like any other
         finally:
-            worker, self._worker, self._ready = self._worker, None, None
-            self._notify()
-            if usable and self._supervisor is not None:
-                self._trouble = "the engine process died and is being restarted"
-            self._fail_all(EngineDied("the engine process ended in the middle of the request"))
+            await self._bury()
+        return usable
+
+    async def _bury(self) -> None:
+        """The worker is gone, or was never there."""
+        worker, self._worker, self._ready = self._worker, None, None
+        if self._supervisor is not None:
+            self._trouble = self._reason
+        self._notify()
+        self._fail_all(EngineDied("the engine process ended in the middle of the request"))
+        if worker is not None:
             exit_code = await asyncio.shield(worker.end())
             log.info("engine worker %s ended with %d", worker.pid or "of others", exit_code)
-        return usable
 
     async def _start_or_join(self) -> WorkerProcess | Attached:
         if self._shared is not None:
@@ -233,6 +246,7 @@ class EngineClient:
                 self._on_progress(fraction)
             case Ready():
                 self._ready = message
+                self._ready_since_s = asyncio.get_running_loop().time()
                 self._notify()
             case Started() | Delta() | Finished() | Failed():
                 generation = self._generations.get(message.request_id)

@@ -17,7 +17,8 @@ class Generation:
     """First await `started`, then iterate: `Delta` and `Finished` of all choices as they come; it
     ends after the last choice. Both raise RequestRefused, EngineDown or EngineDied.
 
-    `aclose` before the end aborts the requests in the engine; so does leaving `async with`.
+    `aclose` before the end aborts the requests in the engine; so does leaving `async with`. What
+    nobody fetches is kept: no more than the `max_tokens` of the requests, whose room bounds it.
     """
 
     def __init__(self, num_choices: Mapping[int, int], *, on_close: Callable[[], None]) -> None:
@@ -71,6 +72,10 @@ class Generation:
 
     async def aclose(self) -> None:
         """Idempotent."""
+        self.close()
+
+    def close(self) -> None:
+        """`aclose`, for where nothing can be awaited."""
         if not self._closed:
             self._closed = True
             self._on_close()

@@ -144,9 +144,11 @@ class Ready(msgspec.Struct, frozen=True, kw_only=True, tag=True):
 
 
 class Unusable(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """Loading failed in a way that a restart does not mend."""
+    """Loading failed."""
 
     message: str
+    passing: bool = False
+    """A restart may mend it: there was too little memory, which others had."""
 
 
 class Started(msgspec.Struct, frozen=True, kw_only=True, tag=True):
@@ -274,7 +276,8 @@ class Occupancy(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     restarts: int = 0
     """Times that the process died and was started again, as its parent counts them."""
     attention_calls: dict[str, int] = {}
-    """Since the start, by what served: `cpp`, `numba` or `torch`; one a layer and step."""
+    """Since the start, by what served: `cpp`, `numba`, `triton` or `torch`; one a layer and step.
+    """
 
 
 ToWorker = Configure | Generate | Abort | Inspect | Purge | Profile | Outline

@@ -181,7 +181,12 @@ class _Client:
         request_id = message.request_id
         task = asyncio.create_task(self._pass_on(request_id, generation))
         self._requests[request_id] = task
-        task.add_done_callback(lambda _: self._requests.pop(request_id))
+        task.add_done_callback(lambda _: self._end(request_id, generation))
+
+    def _end(self, request_id: int, generation: Generation) -> None:
+        """Also of a task that was cancelled before its first step, which has closed nothing."""
+        del self._requests[request_id]
+        generation.close()
 
     async def _pass_on(self, request_id: int, generation: Generation) -> None:
         """The worker counts the requests of all clients: ids are put back on the way."""

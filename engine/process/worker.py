@@ -18,6 +18,7 @@ from engine.errors import ModelUnusable, RequestRefused
 from engine.grammars.compiling import Compiled, Compiler
 from engine.grammars.grammar import Grammar
 from engine.loading import Loaded, load
+from engine.memory import is_shortage
 from engine.process.protocol import (
     Abort,
     Configure,
@@ -64,9 +65,10 @@ class Worker:
             log.error("model unusable: %s", error)
             self._send([Unusable(message=str(error))])
             return
-        except Exception as error:  # a restart would meet the same, for ever
+        except Exception as error:
             log.exception("model unusable")
-            self._send([Unusable(message=f"the model cannot be loaded: {error!r}")])
+            message = f"the model cannot be loaded: {error!r}"
+            self._send([Unusable(message=message, passing=is_shortage(error))])
             return
         self._send([loaded.ready])
         self._serve(loaded)
@@ -99,13 +101,23 @@ class Worker:
             self._connection.sendall(data)
 
     def _receive(self) -> None:
+        # The main thread may be deep in a matrix product; nothing there needs tidying up.
+        try:
+            self._read()
+        except ConnectionError:
+            pass  # a parent that was killed with something unread
+        except Exception:
+            log.exception("what came from the parent cannot be understood")
+        finally:
+            os._exit(0)
+
+    def _read(self) -> None:
+        """Returns when the other end has closed."""
         decoder = msgspec.msgpack.Decoder(ToWorker)
         frames = FrameBuffer()
         while data := self._connection.recv(_RECEIVE_BYTES):
             for body in frames.feed(data):
                 self._inbox.put(decoder.decode(body))
-        # The main thread may be deep in a matrix product; nothing here needs tidying up.
-        os._exit(0)
 
 
 def _obey(message: ToWorker | Compiled, loaded: Loaded, compiler: Compiler) -> Sequence[FromWorker]:

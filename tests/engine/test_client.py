@@ -1,13 +1,17 @@
 """The worker as a process of its own, on the tiny model: only what crosses the border."""
 
 import asyncio
+import errno
 import os
 import signal
+import socket
+import struct
 import subprocess
 import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 
+import msgspec
 import pytest
 import pytest_asyncio
 from enginekit import Tiny
@@ -16,7 +20,20 @@ from engine.config import EngineConfig
 from engine.errors import EngineDied, EngineDown, ModelUnusable, RequestRefused
 from engine.process.client import EngineClient
 from engine.process.generation import Generation
-from engine.process.protocol import Delta, Finished, Message, Request, ToolCall
+from engine.process.protocol import (
+    Configure,
+    Delta,
+    Finished,
+    FrameBuffer,
+    FromWorker,
+    Inspect,
+    Message,
+    Ready,
+    Request,
+    ToolCall,
+    Unusable,
+    frame,
+)
 from engine.sampling import Sampling
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -97,6 +114,12 @@ async def test_a_request_nested_too_deep_fails_alone(client: EngineClient) -> No
 async def test_what_cannot_be_written_leaves_nothing_waiting(client: EngineClient) -> None:
     with pytest.raises(OverflowError):
         client.generate(Request(prompt="a", sampling=Sampling(seed=2**70)))
+    assert client._generations == {}
+    with pytest.raises(OverflowError):
+        client.generate(
+            Request(prompt="a", sampling=LONG), Request(prompt="a", sampling=Sampling(seed=2**70))
+        )
+    await _idle(client)
     assert client._generations == {}
 
 
@@ -215,6 +238,104 @@ def _is_zombie(pid: int) -> bool:
         return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] == "Z"
     except FileNotFoundError:
         return True
+
+
+async def test_a_worker_that_cannot_be_started_for_a_while_is_there_after_it(
+    tiny_files: Tiny, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client = EngineClient(_config(tiny_files))
+    await client.start()
+    await client.ready(timeout_s=DEADLINE_S)
+    assert client.worker_pid is not None
+    tried = asyncio.Event()
+
+    def no_process(*_: object, **__: object) -> None:
+        tried.set()
+        raise BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(subprocess, "Popen", no_process)
+        os.kill(client.worker_pid, signal.SIGKILL)
+        async with asyncio.timeout(DEADLINE_S):
+            await tried.wait()
+    await client.ready(timeout_s=DEADLINE_S)
+    assert client.state() == "ready"
+    await client.close()
+
+
+async def test_a_worker_that_talks_nonsense_is_left_for_the_next(tmp_path: Path) -> None:
+    ready = Ready(
+        max_context=1, weights="", page_bytes=1, bytes_per_token=1, num_pages=1, load_s=0.0
+    )
+    answers = [struct.pack("<I", 2**31), struct.pack("<I", 2) + b"\xc1\xc1", frame(ready)]
+
+    async def answered(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(answers.pop(0))
+
+    path = tmp_path / "worker.sock"
+    async with await asyncio.start_unix_server(answered, path=path):
+        client = EngineClient(EngineConfig(model=""), shared=str(path))
+        await client.start()
+        assert await client.ready(timeout_s=DEADLINE_S) == ready
+        await client.close()
+
+
+async def test_too_little_memory_at_loading_is_tried_again(tmp_path: Path) -> None:
+    lacking = Unusable(message="out of memory", passing=True)
+    ready = Ready(
+        max_context=1, weights="", page_bytes=1, bytes_per_token=1, num_pages=1, load_s=0.0
+    )
+    answers = [lacking, ready]
+    client = EngineClient(EngineConfig(model=""), shared=str(tmp_path / "worker.sock"))
+    reasons = []
+
+    async def answered(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        reasons.append(client.state())
+        message = answers.pop(0)
+        writer.write(frame(message))
+        if message is lacking:
+            writer.close()
+
+    async with await asyncio.start_unix_server(answered, path=tmp_path / "worker.sock"):
+        await client.start()
+        await client.ready(timeout_s=DEADLINE_S)
+        await client.close()
+    assert reasons == ["loading", "loading"]
+
+
+@pytest.mark.parametrize(
+    "last",
+    [frame(Inspect()), struct.pack("<I", 3) + b"\xc1\xc1\xc1", struct.pack("<I", 2**31)],
+    ids=["gone", "no message", "no length"],
+)
+async def test_a_worker_ends_when_its_parent_is_gone_or_talks_nonsense(
+    tiny_files: Tiny, last: bytes
+) -> None:
+    """The first is a parent that is killed with an answer unread: that is no end of the stream, but
+    a connection reset."""
+    ours, theirs = socket.socketpair()
+    with ours:
+        worker = await asyncio.create_subprocess_exec(
+            sys.executable, "-m", "engine.process.worker", stdin=theirs.fileno()
+        )
+        theirs.close()
+        ours.setblocking(False)
+        loop, frames = asyncio.get_running_loop(), FrameBuffer()
+        decoder = msgspec.msgpack.Decoder(FromWorker)
+        await loop.sock_sendall(ours, frame(Configure(config=_config(tiny_files))))
+        async with asyncio.timeout(DEADLINE_S):
+            heard: list[object] = []
+            while not any(isinstance(message, Ready) for message in heard):
+                data = await loop.sock_recv(ours, 1 << 16)
+                heard += [decoder.decode(body) for body in frames.feed(data)]
+            await loop.sock_sendall(ours, last)
+            if last == frame(Inspect()):
+                readable = asyncio.Event()
+                loop.add_reader(ours, readable.set)
+                await readable.wait()
+                loop.remove_reader(ours)
+                ours.close()
+            assert await worker.wait() == 0
 
 
 async def test_the_client_imports_nothing_heavy() -> None:

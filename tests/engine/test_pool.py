@@ -1,6 +1,8 @@
 import pytest
 import torch
+from enginekit import Kit
 
+from engine.kv.fingerprint import layout_fingerprint
 from engine.kv.pages import PageLayout
 from engine.kv.pool import PagePool
 from engine.kv.quant import quantise
@@ -86,3 +88,21 @@ def test_float_pages_hold_vectors_as_they_come() -> None:
     assert torch.equal(
         layer.values.take(torch.arange(1, 3)).transpose(1, 2).reshape(32, 2, 16)[:20], values
     )
+
+
+def test_a_pool_on_another_device_has_a_fingerprint(
+    tiny: Kit, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No tensor of one device may meet one of another; of the device here only shapes are known."""
+    layout = PageLayout.of(tiny.model.shape, dtype="int8", page_tokens=32, for_cpu=False)
+    centres = torch.zeros(layout.num_layers, layout.num_kv_heads, layout.head_dim)
+    pool = PagePool(layout, 1, device=torch.device("meta"), key_centres=centres)
+
+    def brought(part: torch.Tensor) -> torch.Tensor:
+        return torch.zeros(part.shape, dtype=part.dtype)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(torch.Tensor, "cpu", brought)
+        there = layout_fingerprint(pool, tiny.model.shape, weights="bf16", weights_sha256="")
+    here = PagePool(layout, 1, key_centres=centres)
+    assert there != layout_fingerprint(here, tiny.model.shape, weights="bf16", weights_sha256="")

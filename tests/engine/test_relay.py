@@ -13,9 +13,19 @@ from enginekit import Tiny
 
 from engine.config import EngineConfig
 from engine.errors import EngineDied, ModelUnusable, RequestRefused
+from engine.process.attached import Attached
 from engine.process.client import EngineClient
 from engine.process.generation import Generation
-from engine.process.protocol import Delta, Outline, Request, Sharing
+from engine.process.protocol import (
+    Abort,
+    Delta,
+    Generate,
+    Inspect,
+    Occupancy,
+    Outline,
+    Request,
+    Sharing,
+)
 from engine.process.relay import Relay
 from engine.sampling import Sampling
 
@@ -96,6 +106,22 @@ async def test_a_closed_answer_is_aborted_behind_the_relay(shared: Shared) -> No
     while (now := await shared.one.inspect()).running:
         pass
     assert now.free_pages == now.num_pages
+
+
+async def test_a_request_that_is_aborted_in_the_same_breath_leaves_nothing(
+    shared: Shared, tmp_path: Path
+) -> None:
+    client = await Attached.connect(str(tmp_path / "engine.sock"))
+    begun = Generate(request_id=7, request=Request(prompt="abc", sampling=LONG))
+    client.write(begun, Abort(request_id=7), Inspect())
+    while not any(isinstance(message, Occupancy) for message in await client.read()):
+        pass
+    client.write(Inspect())
+    (now,) = await client.read()
+    assert isinstance(now, Occupancy)
+    assert (now.running, now.waiting, now.free_pages) == (0, 0, now.num_pages)
+    assert shared.relay._engine._generations == {}
+    await client.end()
 
 
 async def test_a_death_of_the_worker_is_one_for_both_and_both_come_back(shared: Shared) -> None:
