@@ -74,6 +74,7 @@ class Engine:
             page_tokens=layout.page_tokens,
             max_batch=max_batch,
             step_tokens=step_tokens,
+            prepare=paging.archive.prepare,
         )
         self._sampler = Sampler(tokenizer)
         self._sequence_ids = itertools.count()
@@ -83,6 +84,11 @@ class Engine:
     def max_context(self) -> int:
         """Tokens of prompt and answer together, of requests that do not say how much stays."""
         return self._longest(self._retention(self._long_context, num_prompt=0))
+
+    @property
+    def max_positions(self) -> int:
+        """Tokens of prompt and answer together, of any request."""
+        return self._max_positions
 
     @property
     def num_steps(self) -> int:
@@ -206,8 +212,6 @@ class Engine:
 
     def _plan(self) -> Plan:
         """What to compute; its pages are in place."""
-        for sequence in self._scheduler.admissible:
-            self._paging.archive.prepare(sequence)
         plan = self._scheduler.plan()
         self._move(plan)
         return plan

@@ -1,5 +1,6 @@
 """Wires an engine together out of a config. The one place that knows all its parts."""
 
+import logging
 import os
 import time
 from functools import partial
@@ -11,7 +12,7 @@ from engine.attention.devices import PageKernels, device_kernels
 from engine.config import EngineConfig, WeightsDtype
 from engine.device import CPU, chosen_device
 from engine.engine import Engine
-from engine.errors import ModelUnusable
+from engine.errors import ModelUnusable, RequestRefused
 from engine.grammars.grammar import Grammars
 from engine.kernels.check import load_kernels, load_numba
 from engine.kv.centre import key_centres
@@ -31,6 +32,8 @@ from engine.text.chat import ChatTemplate
 from engine.text.prompts import Prompts
 from engine.text.tokenizer import Tokenizer
 from engine.warmup import warm_up
+
+log = logging.getLogger("engine.loading")
 
 
 class Loaded(msgspec.Struct, frozen=True, kw_only=True):
@@ -78,7 +81,7 @@ def load(config: EngineConfig, progress: Progress) -> Loaded:
     if device != CPU:
         warm_up(engine)
     progress(1.0)
-    prompts = Prompts(tokenizer, template)
+    prompts = Prompts(tokenizer, template, max_tokens=engine.max_positions)
     ready = Ready(
         max_context=engine.max_context,
         weights=model.weights,
@@ -149,5 +152,11 @@ def _pins(config: EngineConfig, tokenizer: Tokenizer, template: ChatTemplate | N
         assert template is not None
         return template.encode((Message(role="system", content=text),))
 
-    encoders = [tokenizer.encode] if template is None else [tokenizer.encode, as_system]
+    encoders = [tokenizer.encode]
+    if config.kv_pin and template is not None:
+        try:
+            as_system(config.kv_pin[0])
+            encoders.append(as_system)
+        except RequestRefused as error:  # some want a user's turn, or know no such role
+            log.warning("nothing is pinned as a system prompt: %s", error)
     return Pins(config.kv_pin, encoders=encoders)

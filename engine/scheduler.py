@@ -9,8 +9,8 @@ A sequence begins with what it need not compute: pages of its own that were swap
 its request's first choice, or those of the prefix cache, the last of them in part.
 """
 
-import itertools
 from collections import deque
+from collections.abc import Callable
 from collections.abc import Sequence as Many
 
 import msgspec
@@ -20,6 +20,10 @@ from engine.kv.moves import Copy, Move, SwapIn, SwapOut
 from engine.kv.prefix import Prefix
 from engine.kv.swap import CostMeter, SwapSlots, prefers_swap
 from engine.sequence import Sequence
+
+_MAX_PREPARED = 64
+"""After so many pages nothing more is admitted in a step. To bring them takes as long as some
+chunks of prefill."""
 
 
 class Scheduled(msgspec.Struct, frozen=True, kw_only=True):
@@ -76,12 +80,18 @@ class Scheduler:
         page_tokens: int,
         max_batch: int,
         step_tokens: int,
+        prepare: Callable[[Sequence], int] = lambda _: 0,
     ) -> None:
+        """`prepare` is told of a sequence that is about to be admitted: it brings to the prefix
+        cache what it can, and says how many pages. It takes the place of pages that nobody holds.
+        """
         self._pages = pages
         self._prefix = prefix
         self._slots = slots
         self._meter = meter
         self._page_tokens = page_tokens
+        self._prepare = prepare
+        self._num_prepared = 0
         self._max_batch = max_batch
         self._step_tokens = max(step_tokens, max_batch)  # every decode finds room
         self._waiting: deque[Sequence] = deque()
@@ -96,12 +106,6 @@ class Scheduler:
     @property
     def num_running(self) -> int:
         return len(self._running)
-
-    @property
-    def admissible(self) -> list[Sequence]:
-        """Those that the next step may admit, if there is memory for them."""
-        room = self._max_batch - len(self._running)
-        return list(itertools.islice(self._waiting, room))
 
     def sequences(self) -> tuple[Sequence, ...]:
         """All that are not finished."""
@@ -127,6 +131,7 @@ class Scheduler:
     def plan(self) -> Plan:
         """The next step; nothing in it when nothing is left to do. Takes pages, may preempt."""
         self._moves = []
+        self._num_prepared = 0
         planned = self._plan_decodes()
         budget = self._step_tokens - len(planned)
         for sequence in self._running:
@@ -211,6 +216,8 @@ class Scheduler:
         """Move the first in the queue to the running ones, with pages for all its tokens."""
         if not self._waiting or len(self._running) >= self._max_batch:
             return False
+        if self._num_prepared >= _MAX_PREPARED:
+            return False  # running answers have waited long enough
         sequence = self._waiting[0]
         beginning = self._beginning(sequence)
         if beginning is None:
@@ -219,7 +226,7 @@ class Scheduler:
             if self._running:
                 return False
             self._prefix.unpin()  # alone, it fits into whatever is not pinned
-        self._begin(sequence, beginning)
+        self._begin(sequence, self._prepared(sequence, beginning))
         self._running.append(self._waiting.popleft())
         return True
 
@@ -250,6 +257,16 @@ class Scheduler:
         return _Beginning(
             num_computed=num_computed + part.num_tokens, shared=shared, copied=part.page
         )
+
+    def _prepared(self, sequence: Sequence, beginning: _Beginning) -> _Beginning:
+        """The same, or more of it. There is room for either: as many pages as are brought need not
+        be taken for what they hold."""
+        missing = len(sequence.token_ids) - 1 - beginning.num_computed
+        if sequence.slots or missing < self._page_tokens or not sequence.retention.shares:
+            return beginning
+        num_brought = self._prepare(sequence)
+        self._num_prepared += num_brought
+        return self._found(sequence) if num_brought else beginning
 
     def _swapped(self, sequence: Sequence) -> _Beginning:
         shared = self._find(sequence, max_tokens=sequence.num_kv)

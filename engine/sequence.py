@@ -71,8 +71,6 @@ class Sequence:
         """Where its pages are swapped to, in token order."""
         self.cached_tokens: int | None = None
         """Found in the prefix cache when it was admitted first."""
-        self.is_prepared = False
-        """Its beginning was looked for on disk."""
         self.held_logprobs: list[TokenChoice] = []
         """Of tokens whose text is not out yet."""
         # The state stays with the sequence: a batch's other members, or a preemption, do not

@@ -41,8 +41,8 @@ class Archive(Protocol):
         everything that was kept is gone, and no sequence in flight may publish any more."""
         ...
 
-    def prepare(self, sequence: Sequence) -> None:
-        """It may be admitted by the next step: bring what lies on disk."""
+    def prepare(self, sequence: Sequence) -> int:
+        """It is about to be admitted: bring what lies on disk; the number of pages."""
         ...
 
     def file(self, sequence: Sequence) -> None:
@@ -84,7 +84,8 @@ class NoArchive:
     def receive(self, sequences: Iterable[Sequence], moment: Moment | None) -> bool:
         return True
 
-    def prepare(self, sequence: Sequence) -> None: ...
+    def prepare(self, sequence: Sequence) -> int:
+        return 0
 
     def file(self, sequence: Sequence) -> None: ...
 
@@ -128,17 +129,14 @@ class PageArchive:
             sequence.publishes = self._log.allows(sequence.tags, moment)
         return is_told
 
-    def prepare(self, sequence: Sequence) -> None:
+    def prepare(self, sequence: Sequence) -> int:
         # Until somebody has said how far purges have come, what lies on disk may be too old.
-        if not self._log.is_confirmed or sequence.is_prepared or sequence.num_computed:
-            return
-        if not sequence.retention.shares:
-            return
-        sequence.is_prepared = True
+        if not self._log.is_confirmed:
+            return 0
         max_pages = (len(sequence.token_ids) - 1) // self._page_tokens
-        self._num_restored += self._shelf.restore(
-            sequence.chain, sequence.token_ids, max_pages=max_pages
-        )
+        num_pages = self._shelf.restore(sequence.chain, sequence.token_ids, max_pages=max_pages)
+        self._num_restored += num_pages
+        return num_pages
 
     def file(self, sequence: Sequence) -> None:
         if not sequence.retention.shares:

@@ -10,6 +10,7 @@ from engine.errors import ModelUnusable, RequestRefused
 from engine.process.protocol import Message
 from engine.text.allowance import AllowanceSpent, allowance
 from engine.text.guarded import GuardedEncoder
+from engine.text.length import refuse_too_long
 from engine.text.shield import Shield, Spellings
 from engine.text.templating import RENDER_FAULTS, template_environment
 from engine.text.tokenizer import Tokenizer
@@ -49,14 +50,19 @@ class ChatTemplate:
         self._as_parts = not self._takes(_PROBE) and self._takes([{"type": "text", "text": _PROBE}])
 
     def encode(
-        self, messages: Sequence[Message], *, tools: Sequence[dict[str, Any]] = ()
+        self,
+        messages: Sequence[Message],
+        *,
+        tools: Sequence[dict[str, Any]] = (),
+        max_tokens: int | None = None,
     ) -> list[int]:
         """Ids of the prompt that asks for the assistant's next turn.
 
         A special token spelled out in a message or a tool stays text: it is hidden from the
         template behind a mark that cannot be guessed, and put back after the special tokens of
         the template itself were parsed. What is free of such text reaches the template unchanged.
-        Raises RequestRefused when the template refuses the messages.
+        Raises RequestRefused when the template refuses the messages, and may do so for a prompt of
+        more than `max_tokens`.
         """
         shield = Shield(self._spellings)
         try:
@@ -66,6 +72,8 @@ class ChatTemplate:
             raise RequestRefused(
                 f"The model's chat template refuses these messages: {error}", param="messages"
             ) from error
+        if max_tokens is not None:
+            refuse_too_long(text, self._tokenizer, max_tokens=max_tokens)
         if not shield.hides(text):
             return self._tokenizer.encode(text)
         return self._encoder.encode(text, literal=shield.open)

@@ -61,6 +61,11 @@ class Tokenizer:
         return self.vocabulary.pieces[token_id]
 
     @cached_property
+    def longest_text(self) -> int:
+        """No token stands for more characters of a text."""
+        return max(map(len, (*self.vocabulary.pieces, *self.vocabulary.names)))
+
+    @cached_property
     def spaces_after_controls(self) -> bool:
         """Text behind a control token is read as if a space stood between them, as text at the
         beginning is. Asked of the vocabulary itself, for files say it in many ways."""

@@ -1,3 +1,5 @@
+from collections.abc import Callable
+
 import pytest
 from enginekit import Kit
 
@@ -22,13 +24,14 @@ class Bench:
     def __init__(
         self, kit: Kit, *, num_pages: int = 16, max_batch: int = 8, step: int = 16,
         num_slots: int = 0, costs: Costs = SWAP_IS_CHEAP,
+        prepare: Callable[[Sequence], int] = lambda _: 0,
     ) -> None:  # fmt: skip
         self.kit = kit
         self.pages = PageAllocator(num_pages)
         self.slots = SwapSlots(num_slots)
         self.scheduler = Scheduler(
             self.pages, NoPrefix(self.pages), slots=self.slots, meter=CostMeter(costs),
-            page_tokens=PAGE, max_batch=max_batch, step_tokens=step,
+            page_tokens=PAGE, max_batch=max_batch, step_tokens=step, prepare=prepare,
         )  # fmt: skip
         self.moves: list[Move] = []
         self.count = 0
@@ -229,3 +232,27 @@ def test_work_that_no_step_would_ever_do_is_a_fault_not_a_standstill(tiny: Kit) 
     sequence.num_computed = len(sequence.token_ids)  # nobody has given it its next token
     with pytest.raises(AssertionError, match="none of it"):
         bench.step()
+
+
+def test_the_disk_is_asked_for_who_is_admitted_and_who_finds_no_room_waits_unasked(
+    tiny: Kit,
+) -> None:
+    asked: list[int] = []
+    bench = Bench(tiny, num_pages=4, prepare=lambda s: asked.append(s.sequence_id) or 0)
+    bench.add(8)
+    bench.add(12)
+    for _ in range(3):
+        bench.step()
+    assert asked == [1]
+
+
+def test_a_long_restore_holds_up_a_step_once(tiny: Kit) -> None:
+    """Each brings more than a step may: they are admitted one after the other."""
+    bench = Bench(tiny, prepare=lambda _: 64)
+    for _ in range(3):
+        bench.add(5)
+    running = []
+    for _ in range(3):
+        bench.step()
+        running.append(bench.scheduler.num_running)
+    assert running == [1, 2, 3]
