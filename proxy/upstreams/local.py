@@ -4,6 +4,7 @@ With its parts beside it, `local_*`, the only module of the proxy that knows the
 imports torch, the worker process does.
 """
 
+import asyncio
 import functools
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
@@ -91,6 +92,9 @@ class LocalUpstream:
         """Starts the engine's process and waits for its model. Raises UpstreamUnreachable."""
         await self._client.start()
         try:
+            # Reads the whole model: seconds, which the first request would wait for, and all others
+            # with it.
+            await asyncio.to_thread(getattr, self, "identity")
             await self._client.ready(timeout_s=_LOAD_S)
         except (EngineDown, ModelUnusable) as error:
             raise UpstreamUnreachable(str(error), upstream=self.name) from error

@@ -417,3 +417,12 @@ async def test_the_upstream_brings_no_heavy_import() -> None:
     )
     out, _ = await process.communicate()
     assert out.strip() == b"[]"
+
+
+async def test_a_started_upstream_has_read_its_weights_for_its_identity(
+    local: LocalUpstream,
+) -> None:
+    """Else the first request would, and hold up the event loop for seconds."""
+    async with asyncio.timeout(DEADLINE_S):
+        while await local.state() != "ready" or "identity" not in vars(local):
+            await asyncio.sleep(0.01)
