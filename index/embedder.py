@@ -21,6 +21,11 @@ class Embedder(Protocol):
     identity: str
     dimension: int
 
+    @property
+    def away(self) -> str:
+        """Why every text is an `EmbedderFault` for now; empty when it is not so."""
+        ...
+
     def refuses(self, text: str) -> str | None:
         """Why `text` has no embedding: `empty` | `script` | `too_long` | `unreadable` (it has signs
         or words that the model takes for others); None when it has one."""
@@ -40,6 +45,8 @@ class Embedder(Protocol):
 
 class ModelEmbedder:
     """An `Embedder` over a runtime: one thread works, and takes all that waits in one trip."""
+
+    away = ""
 
     def __init__(self, runtime: Runtime, *, window: Window, identity: str) -> None:
         self.identity = identity

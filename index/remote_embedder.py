@@ -111,6 +111,10 @@ class RemoteEmbedder:
             max_bytes=max_bytes,
         )
 
+    @property
+    def away(self) -> str:
+        return self._away
+
     def refuses(self, text: str) -> str | None:
         """`empty` | `script` | `too_long` | `unreadable` | None."""
         if not text or text.isspace():

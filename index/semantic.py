@@ -39,6 +39,11 @@ class Semantic(Protocol):
     identity: str
     """Of the embedder; empty when there is none. Goes into the entries."""
 
+    @property
+    def away(self) -> str:
+        """Why the embedder, a server, answers nobody for now; empty when it answers."""
+        ...
+
     async def search(self, scope: str, prompt: str, *, limit: int) -> Sought:
         """Embed the prompt and find the nearest entries of its scope. Never raises: a failing
         embedder is a `reason`. Freshness, tags and tenant are not known here."""
@@ -80,6 +85,7 @@ class NoSemantic:
     """No semantic tier."""
 
     identity = ""
+    away = ""
 
     async def search(self, scope: str, prompt: str, *, limit: int) -> Sought:
         return Sought(reason="off")
@@ -119,6 +125,10 @@ class SemanticIndex:
         self.vectors = vectors
         self._embedder = embedder
         self._memo = Memo()
+
+    @property
+    def away(self) -> str:
+        return self._embedder.away
 
     async def search(self, scope: str, prompt: str, *, limit: int) -> Sought:
         refusal = self._embedder.refuses(prompt)

@@ -101,13 +101,15 @@ class Proxy:
         self._sizes = Sizes(
             store,
             semantic=lambda: self._cache.semantic.stats(),
+            embedder=lambda: self.health.embedder_state(),
             underway=self._underway,
             shows_shared=member.index == 0,
         )
         self._metrics.show(self._sizes)
-        self.beside = Background()
-        """Until the proxy is closed."""
-        self.health = Health(lambda: self._site.upstreams.values())
+        self.beside = Background()  # until the proxy is closed
+        self.health = Health(
+            lambda: self._site.upstreams.values(), away=lambda: self._cache.semantic.away
+        )
         self._reload: Callable[[], Awaitable[ReloadReport]] = _nothing_to_reload
         self._history = history.history_in(member.metrics)
         self.records = Records(config, lost=self._metrics.record_lines_lost.inc, drop=self._forget)

@@ -31,6 +31,9 @@ from proxy.shelf import Shelf
 
 log = logging.getLogger("rejoinder.cache")
 
+_FAULTS = {"embedder_late": "embedder_late", "fault": "embedder"}
+"""Reasons of a search by meaning that count as faults, and of what."""
+
 
 class Cache:
     """Store and semantic index behind one door."""
@@ -204,13 +207,12 @@ class Cache:
             fingerprint.scope, fingerprint.prompt, limit=policy.semantic.candidates
         )
         try:
-            return await asyncio.wait_for(search, policy.semantic.deadline)
+            sought = await asyncio.wait_for(search, policy.semantic.deadline)
         except TimeoutError:
-            self._metrics.faults.labels("embedder_late").inc()
-            return Sought(reason="embedder_late")
-        except IndexFault as fault:
-            self._fault("embedder", fault)
-            return Sought(reason="embedder_fault")
+            sought = Sought(reason="embedder_late")
+        if sought.reason in _FAULTS:
+            self._metrics.faults.labels(_FAULTS[sought.reason]).inc()
+        return sought
 
     async def _learned_bar(self, question: Question, sought: Sought) -> str | None:
         """Why a question that no pattern names is volatile; a request that names a TTL is not."""

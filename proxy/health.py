@@ -12,27 +12,40 @@ from proxy.upstreams.base import Upstream
 METHODS = (HttpMethod.GET, HttpMethod.HEAD)
 """Some load balancers ask for the head alone; the server leaves the body out."""
 
+_WELL = ("none", "ready")
+
 
 class Health:
     """Ready once the first load is done, until draining begins.
 
     An upstream that is down does not make it unready: that is when stored answers are worth most.
+    Nor does an embedder that is away: then answers are found by their own words only, `degraded`.
     """
 
-    def __init__(self, upstreams: Callable[[], Iterable[Upstream]]) -> None:
-        """`upstreams`: those of the config in force."""
+    def __init__(
+        self, upstreams: Callable[[], Iterable[Upstream]], *, away: Callable[[], str]
+    ) -> None:
+        """`upstreams`: those of the config in force. `away`: why the embedder that was loaded
+        answers nobody for now; empty when it answers."""
         self._upstreams = upstreams
+        self._away = away
         self.reloaded: Callable[[], ReloadReport | None] = _never
         self.embedder = "none"
         self.loaded = False
         self.draining = False
 
+    def embedder_state(self) -> str:
+        """`none`, `loading`, `ready`, or why there are no embeddings for now."""
+        return (self._away() if self.embedder == "ready" else "") or self.embedder
+
     async def report(self) -> dict[str, Any]:
         """The states of the parts; never waits for one of them."""
+        embedder = self.embedder_state()
         return {
             "ready": self.loaded and not self.draining,
             "draining": self.draining,
-            "embedder": self.embedder,
+            "degraded": [] if embedder in _WELL else [f"embedder: {embedder}"],
+            "embedder": embedder,
             "upstreams": {one.name: await one.state() for one in self._upstreams()},
             "reload": self.reloaded(),
         }

@@ -48,7 +48,6 @@ _OF_WORDS = {
     "unreadable": "the embedder takes signs or words of the text for others",
     "fault": "the embedder failed",
     "embedder_late": "the embedding came after the policy's deadline",
-    "embedder_fault": "the embedder failed",
     "semantic_fault": "the search by meaning failed",
     "no_candidate": "nothing in the scope is near",
     "tier_unknown": "the audits' counters are not read yet",

@@ -27,12 +27,14 @@ class Sizes(Collector):
         store: Store,
         *,
         semantic: Callable[[], SemanticStats],
+        embedder: Callable[[], str],
         underway: Callable[[], Mapping[str, int]],
         shows_shared: bool,
     ) -> None:
-        """`underway`: by the names of `_UNDERWAY`."""
+        """`underway`: by the names of `_UNDERWAY`. `embedder`: its state, as `/readyz` has it."""
         self._store = store
         self._semantic = semantic
+        self._embedder = embedder
         self._underway = underway
         self._shows_shared = shows_shared
         self._stats: StoreStats | None = None
@@ -52,6 +54,10 @@ class Sizes(Collector):
         yield _gauge("rejoinder_semantic_entries", text, semantic.entries)
         text = "Contexts whose answers lie beside each other in the vector index of a process."
         yield _gauge("rejoinder_semantic_scopes", text, semantic.scopes)
+        embedder = self._embedder()
+        if embedder != "none":
+            text = "Whether prompts can be embedded now; 0: answers are found by their words only."
+            yield _gauge("rejoinder_embedder_up", text, float(embedder == "ready"))
         if self._stats is not None:
             text = "What the memory tier of a process holds, as its bound counts it."
             yield _gauge("rejoinder_store_memory_bytes", text, self._stats.memory_bytes)

