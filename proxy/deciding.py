@@ -20,7 +20,6 @@ from proxy.request.invalidation import TagRules, Untaggable
 from proxy.routing import Route, Router
 from proxy.settings import config as written
 from proxy.settings.semantic import Semantic
-from proxy.settings.volatile import Volatile
 from proxy.subjects import subjects_of
 from proxy.upstreams.base import Upstream
 
@@ -38,7 +37,7 @@ class Decider:
         *,
         secret: bytes,
         applications: Collection[str] = (),
-        patterns_of: Callable[[Volatile], Patterns],
+        patterns_of: Callable[[written.Policy], Patterns],
         rules_of: Callable[[Semantic], Rules],
     ) -> None:
         """`secret` is the store's; `applications` names the upstreams that are more than a model;
@@ -46,7 +45,7 @@ class Decider:
         semantic tier."""
         self._router = router
         self._secret = secret
-        self._patterns = {name: patterns_of(one.volatile) for name, one in policies.items()}
+        self._patterns = {name: patterns_of(one) for name, one in policies.items()}
         self._applications = frozenset(applications)
         self._tag_rules = {name: TagRules(policy.tags) for name, policy in policies.items()}
         self._verdict_rules = {

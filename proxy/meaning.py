@@ -3,10 +3,13 @@
 from collections.abc import Callable
 from functools import partial
 
+import msgspec
+
 from index.calibration import AS_IT_IS, Calibration, calibration_of
 from index.guards.own import OwnRule, rule_of_pattern, rule_of_words
 from index.verdict import Rules, rules_for
 from index.volatility import Patterns, patterns_of
+from proxy.settings.config import Policy
 from proxy.settings.embedder import Embedder
 from proxy.settings.semantic import Refusal, Semantic
 from proxy.settings.volatile import Volatile
@@ -34,9 +37,16 @@ def rules_of_tier(tier: Semantic, *, calibration: Calibration = AS_IT_IS) -> Rul
     )
 
 
-def patterns_of_policy(volatile: Volatile) -> Patterns:
-    """The patterns of volatile questions, the default ones among them. The config was checked."""
-    return patterns_of(volatile.patterns, never=volatile.never)
+def patterns_of_policy(policy: Policy) -> Patterns:
+    """By what a policy knows volatile questions. The config was checked.
+
+    What a question is about does not change: with the profile `intent` only the policy's own
+    patterns count, unless its `never` asks for more.
+    """
+    is_about = policy.semantic is not None and policy.semantic.profile == "intent"
+    volatile = policy.volatile
+    own = patterns_of(volatile.patterns, never=volatile.never)
+    return msgspec.structs.replace(own, rules=()) if is_about and not policy.never else own
 
 
 def asks_classifier(tier: Semantic, volatile: Volatile) -> bool:

@@ -5,6 +5,7 @@ Each audited hit compares three answers: the stored one S, and two of the upstre
     S only    S differs from A and from B, which agree        odd one out: a wrong hit, or noise
     A or B    one of them differs from the two others         odd one out: noise in any case
     all       each differs from each                          who knows
+    unjudged  nobody can say                                  who knows
     rest      S agrees with A or with B                       a right hit, as far as one can see
 
 Of a right hit S is one more answer of the same upstream to the same question, so that each of the
@@ -12,7 +13,8 @@ three is the odd one equally often, whatever the judge's and the upstream's nois
 `p` = P(hit is wrong) and `a` = P(A is the odd one) = P(B is the odd one):
 
     P(S only) <= p + a                      gives the lower bound on p
-    p (1 - misses) <= P(S only) + P(all)    gives the upper bound, which noise only raises
+    p (1 - misses) <= P(S only) + P(all) + P(unjudged)
+                                            gives the upper bound, which noise only raises
 
 `misses` bounds how often the judge takes a wrong answer for one that agrees with A or with B.
 

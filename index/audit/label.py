@@ -4,11 +4,11 @@ from typing import Literal
 
 import msgspec
 
-Label = Literal["stored_only", "fresh_only", "all_differ", "agree"]
+Label = Literal["stored_only", "fresh_only", "all_differ", "agree", "unjudged"]
 """Who differs from the others: the stored answer; one of the two fresh ones; each; or none, as far
-as one can see."""
+as one can see. `unjudged`: the answers are there, and nobody can say."""
 
-LABELS: tuple[Label, ...] = ("stored_only", "fresh_only", "all_differ", "agree")
+LABELS: tuple[Label, ...] = ("stored_only", "fresh_only", "all_differ", "agree", "unjudged")
 
 
 class Counts(msgspec.Struct, frozen=True, kw_only=True):
@@ -18,16 +18,18 @@ class Counts(msgspec.Struct, frozen=True, kw_only=True):
     fresh_only: int = 0
     all_differ: int = 0
     agree: int = 0
+    unjudged: int = 0
 
     @property
     def total(self) -> int:
         """All of them."""
-        return self.stored_only + self.fresh_only + self.all_differ + self.agree
+        return self.agree + self.fresh_only + self.suspect
 
     @property
     def suspect(self) -> int:
-        """Those whose stored answer no fresh one confirmed."""
-        return self.stored_only + self.all_differ
+        """Those whose stored answer no fresh one confirmed. What nobody could judge is among them:
+        wrong hits are harder to judge than right ones, so leaving it out would flatter the rest."""
+        return self.stored_only + self.all_differ + self.unjudged
 
     def __add__(self, other: "Counts") -> "Counts":
         """Those of both."""

@@ -7,11 +7,13 @@ from typing import Any
 
 import msgspec
 
+from index.audit.standing import RAISE
 from index.entry import Entry as Stored
 from index.memory import MemoryStore
 from index.semantic import NoSemantic, Semantic
 from index.tags import union
-from index.verdict import Refused, judge
+from index.verdict import Refused, judge, raised_by
+from index.volatility_examples import Learned, NothingLearned
 from proxy.analyzing.candidates import Candidate, candidates_for, with_all
 from proxy.analyzing.exact import Judged, exact_hits, expiry
 from proxy.analyzing.proposal import diff_of
@@ -33,8 +35,6 @@ from proxy.settings.units import Duration
 _STORE_BYTES = 2**40
 """Nothing is evicted: what a policy brings, not what a disk holds."""
 _PATIENCE_S = 600.0
-_STEP = 0.02
-"""So much more similarity is asked for at the first step of tightening."""
 _MAX_DOUBTFUL = 10
 _LEAST_SHARE = 0.005
 """A change that brings less is not proposed."""
@@ -55,8 +55,16 @@ class Tally:
 class Analysis:
     """One log against one config. Feed it in the order in which the requests came."""
 
-    def __init__(self, config: Config, decider: Decider, *, semantic: Semantic | None) -> None:
-        """`semantic`: None where nothing is looked for by meaning. `decider`: of `config`."""
+    def __init__(
+        self,
+        config: Config,
+        decider: Decider,
+        *,
+        semantic: Semantic | None,
+        learned: Learned | None = None,
+    ) -> None:
+        """`semantic`, `learned`: None where nothing is looked for by meaning. `decider`: of
+        `config`."""
         self._config = config
         self._decider = decider
         self._prices = Prices(config.prices)
@@ -66,6 +74,7 @@ class Analysis:
             self._store, metrics=Metrics(), clock=lambda: self._now, random=lambda: 0.0
         )
         self._cache.semantic = semantic or NoSemantic()
+        self._cache.learned = learned or NothingLearned()
         self._tallies: dict[str, Tally] = {}
         self.num_uncached = 0
 
@@ -236,8 +245,8 @@ def _is_doubtful(question: Question, hit: SemanticHit) -> bool:
     verdict = judge(
         question.fingerprint.prompt,
         hit.entry.prompt,
-        similarity=hit.similarity - _STEP,
-        rules=question.rules,
+        similarity=hit.similarity,
+        rules=raised_by(question.rules, RAISE),
     )
     return isinstance(verdict, Refused)
 

@@ -8,11 +8,12 @@ from typing import Any
 import yaml
 
 from index.semantic import Semantic, SemanticIndex
+from index.volatility_examples import Learned
 from proxy.analyzing.analysis import Analysis, in_order
 from proxy.analyzing.reading import Entry, read
 from proxy.analyzing.report import Report
 from proxy.deciding import Decider
-from proxy.meaning import patterns_of_policy, rules_of_tier
+from proxy.meaning import patterns_of_policy, rules_of_tiers
 from proxy.routing import Router
 from proxy.settings.config import Config
 from proxy.upstreams.making import close_all, make_upstream
@@ -51,7 +52,7 @@ async def analyze(log: Path, config: Config, text: str, *, progress: Progress) -
         num_unread += 1
         if len(problems) < _MAX_PROBLEMS:
             problems.append(f"line {one.line}: {one.reason}")
-    semantic = await _semantic(config)
+    semantic, learned = await _meaning(config)
     upstreams = {
         name: make_upstream(name, one, engine=None, say=lambda _: None, look=_nothing)
         for name, one in config.upstreams.items()
@@ -62,9 +63,9 @@ async def analyze(log: Path, config: Config, text: str, *, progress: Progress) -
         secret=_SECRET,
         applications=[n for n, one in config.upstreams.items() if one.kind == "application"],
         patterns_of=patterns_of_policy,
-        rules_of=rules_of_tier,
+        rules_of=rules_of_tiers(config.embedder),
     )
-    analysis = Analysis(config, decider, semantic=semantic)
+    analysis = Analysis(config, decider, semantic=semantic, learned=learned)
     try:
         with progress("replaying", len(entries)) as advance:
             for entry in in_order(entries):
@@ -87,14 +88,17 @@ async def analyze(log: Path, config: Config, text: str, *, progress: Progress) -
     )
 
 
-async def _semantic(config: Config) -> Semantic | None:
+async def _meaning(config: Config) -> tuple[Semantic, Learned] | tuple[None, None]:
+    """What the request path has once its embedder is loaded."""
     asked_for = any(policy.semantic is not None for policy in config.policies.values())
     if config.embedder is None or not asked_for:
-        return None
-    # Imported where it is needed: it brings what loads models.
+        return None, None
+    # Imported where they are needed: they bring what loads models.
+    from index.volatility_learned import LearnedVolatility
     from proxy.embedding import open_embedder
 
-    return SemanticIndex((await open_embedder(config.embedder)).embedder)
+    embedder = (await open_embedder(config.embedder)).embedder
+    return SemanticIndex(embedder), LearnedVolatility(embedder)
 
 
 def _written(text: str) -> dict[str, dict[str, Any]]:

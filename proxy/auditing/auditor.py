@@ -11,17 +11,20 @@ import logging
 import random
 from collections.abc import Awaitable, Callable
 
+import msgspec
+
 from index.audit.label import Label, label_of
 from index.audit.standing import NUM_STEPS, RAISE
-from index.verdict import Accepted, judge
+from index.errors import IndexFault
+from index.verdict import Accepted, judge, raised_by
 from proxy.answer import payload as payloads
 from proxy.answer.control import fits
 from proxy.auditing.judges import Judge, Judges
 from proxy.auditing.ledger import Ledger
 from proxy.auditing.reports import Reports
 from proxy.auditing.text import text_of
-from proxy.auditing.tier import Mark
-from proxy.errors import ClientError
+from proxy.auditing.tier import Mark, Tier
+from proxy.errors import RejoinderError
 from proxy.flight import Flight
 from proxy.forwarding import Forwarder
 from proxy.found import Found
@@ -32,7 +35,7 @@ from proxy.question import Question
 log = logging.getLogger("rejoinder.audit")
 
 _MAX_AT_ONCE = 4
-"""Audits of a process under way; further hits go unaudited."""
+"""Audits of one tier that a process has under way; further hits go unaudited."""
 _PATIENCE_S = 120.0
 """An audit that takes longer is given up."""
 
@@ -57,7 +60,7 @@ class Auditor:
         self._reports = reports
         self._metrics = metrics
         self._random = random
-        self._running: set[asyncio.Task[None]] = set()
+        self._running: dict[asyncio.Task[None], Tier] = {}
 
     def served(self, question: Question, found: Found, hit: SemanticHit) -> None:
         """A hit went out. Returns at once."""
@@ -81,28 +84,29 @@ class Auditor:
     async def settle(self) -> None:
         """Returns when those under way have ended."""
         if self._running:
-            await asyncio.wait(self._running)
+            await asyncio.wait([*self._running])
 
     async def close(self) -> None:
         """Give up those under way."""
-        for task in self._running:
+        running = [*self._running]
+        for task in running:
             task.cancel()
-        await asyncio.gather(*self._running, return_exceptions=True)
+        await asyncio.gather(*running, return_exceptions=True)
 
     def _begin(self, mark: Mark, audit: Callable[[], Awaitable[Label | None]]) -> None:
-        if len(self._running) >= _MAX_AT_ONCE:
+        if sum(tier is mark.tier for tier in self._running.values()) >= _MAX_AT_ONCE:
             self._count(mark, "skipped")
             return
         task = asyncio.create_task(self._run(mark, audit))
-        self._running.add(task)
-        task.add_done_callback(self._running.discard)
+        self._running[task] = mark.tier
+        task.add_done_callback(self._running.pop)
 
     async def _run(self, mark: Mark, audit: Callable[[], Awaitable[Label | None]]) -> None:
         label: Label | None = None
         try:
             async with asyncio.timeout(_PATIENCE_S):
                 label = await audit()
-        except (ClientError, TimeoutError) as error:
+        except (RejoinderError, IndexFault, TimeoutError) as error:
             log.info("an audit was given up: %s", error)
         except Exception:  # a bug of ours must not end more than this audit
             log.exception("an audit failed")
@@ -121,21 +125,19 @@ class Auditor:
             self._forwarder.ask_beside(question, found),
             self._forwarder.ask_beside(question, Found()),
         ]
-        first, second = [await _text(flight) for flight in flights]
+        first, second = [await _fresh(flight) for flight in flights]
         return await self._labelled(question, hit, mark, first, second)
 
     async def _of_withheld(
         self, question: Question, hit: SemanticHit, mark: Mark, fresh: Flight
     ) -> Label | None:
-        stored, first = _stored(question, hit), await _text(fresh)
+        stored, first = _stored(question, hit), await _fresh(fresh)
         if stored is None or first is None:
             return None
-        if not mark.standing.serves:
-            agrees = await self._judge(question).agree(question, stored, first)
-            if agrees:
-                # Enough for the upper bound, the only one that is asked for here.
-                return self._counted(question, hit, mark, "agree")
-        second = await _text(self._forwarder.ask_beside(question, Found()))
+        if not mark.standing.serves and await self._agree(question, stored, first.text):
+            # Enough for the upper bound, the only one that is asked for here.
+            return self._counted(question, hit, mark, "agree")
+        second = await _fresh(self._forwarder.ask_beside(question, Found()))
         return await self._labelled(question, hit, mark, first, second)
 
     async def _labelled(
@@ -143,19 +145,27 @@ class Auditor:
         question: Question,
         hit: SemanticHit,
         mark: Mark,
-        first: str | None,
-        second: str | None,
+        first: "_Fresh | None",
+        second: "_Fresh | None",
     ) -> Label | None:
-        stored, judge = _stored(question, hit), self._judge(question)
+        stored = _stored(question, hit)
         if stored is None or first is None or second is None:
             return None
-        to_first = await judge.agree(question, stored, first)
-        to_second = await judge.agree(question, stored, second)
-        fresh = await judge.agree(question, first, second)
+        to_first = await self._agree(question, stored, first.text)
+        to_second = await self._agree(question, stored, second.text)
+        fresh = await self._agree(question, first.text, second.text)
         if to_first is None or to_second is None or fresh is None:
-            return None
+            return self._counted(question, hit, mark, "unjudged")
         label = label_of(first=to_first, second=to_second, fresh=fresh)
         return self._counted(question, hit, mark, label)
+
+    async def _agree(self, question: Question, one: str | None, other: str | None) -> bool | None:
+        """None where nobody can say. Raises as `Judge.agree`."""
+        if one is None or other is None:
+            return None
+        if not one or not other:
+            return one == other
+        return await self._judge(question).agree(question, one, other)
 
     def _counted(self, question: Question, hit: SemanticHit, mark: Mark, label: Label) -> Label:
         mark.tier.count_label(mark.standing, label, step=_last_step(question, hit))
@@ -171,12 +181,26 @@ class Auditor:
         self._metrics.audits.labels(mark.tier.policy, result).inc()
 
 
-async def _text(flight: Flight) -> str | None:
-    """What a flight brought, when it has ended; it is not listened to, so its readers may leave."""
+class _Fresh(msgspec.Struct, frozen=True):
+    """An answer that the upstream gave just now."""
+
+    text: str | None
+    """As `text_of`; None also of one that was no whole answer: filtered, or beyond all limits."""
+
+
+async def _fresh(flight: Flight) -> _Fresh | None:
+    """What a flight brought, when it has ended; it is not listened to, so its readers may leave.
+    None: the upstream failed, which says nothing of the hit."""
     assert flight.task is not None
     await asyncio.wait({flight.task})
     ending = flight.ending
-    return None if ending is None or ending.payload is None else text_of(ending.payload)
+    if ending is None or ending.error is not None or _is_refusal(flight):
+        return None
+    return _Fresh(None if ending.payload is None else text_of(ending.payload))
+
+
+def _is_refusal(flight: Flight) -> bool:
+    return flight.head is None or flight.head.status >= 400
 
 
 def _stored(question: Question, hit: SemanticHit) -> str | None:
@@ -194,8 +218,8 @@ def _last_step(question: Question, hit: SemanticHit) -> int:
         verdict = judge(
             question.fingerprint.prompt,
             hit.entry.prompt,
-            similarity=hit.similarity - step * RAISE,
-            rules=question.rules,
+            similarity=hit.similarity,
+            rules=raised_by(question.rules, step * RAISE),
         )
         if isinstance(verdict, Accepted):
             return step

@@ -67,6 +67,7 @@ def _figures(tier: Tier) -> dict[str, Any]:
         "audited": now.counts.total,
         "found_wrong": now.counts.stored_only,
         "unclear": now.counts.all_differ,
+        "unjudged": now.counts.unjudged,
         "noise": now.counts.fresh_only,
         "reported_wrong": now.reported,
         "pairs_refused": len(tier.wrong_pairs),

@@ -1,4 +1,4 @@
-"""Who says whether two answers agree. None: cannot say."""
+"""Who says whether two answers agree."""
 
 import contextlib
 import unicodedata
@@ -14,7 +14,7 @@ from index.verdict import Accepted, judge, rules_for
 from proxy import large
 from proxy.auditing.text import text_in
 from proxy.call import UNLIMITED, Call, Directives, Surface
-from proxy.errors import RejoinderError
+from proxy.errors import UpstreamBroken
 from proxy.matching import Facts
 from proxy.outgoing import Outgoing
 from proxy.question import Question
@@ -42,7 +42,8 @@ class Judge(Protocol):
     """Compares two answers to a question, whose credential it may use."""
 
     async def agree(self, question: Question, one: str, other: str) -> bool | None:
-        """Symmetrical. Never raises; None where no judgement is to be had."""
+        """Symmetrical; neither is empty. None where nobody can say: that counts against the stored
+        answer. Raises RejoinderError or IndexFault where nobody could be asked."""
         ...
 
 
@@ -89,15 +90,12 @@ class AskingJudge:
     async def agree(self, question: Question, one: str, other: str) -> bool | None:
         if _folded(one) == _folded(other):
             return True
-        try:
-            response = await self._outgoing.send(self._question(question, one, other))
-            async with contextlib.aclosing(response.body) as body:
-                read = await large.read(body, max_entry_bytes=_LONGEST_REPLY_BYTES)
-        except RejoinderError:
-            return None
-        if response.status != 200 or not read.is_whole:
-            return None
-        said = text_in(b"".join(read.pieces)) or ""
+        response = await self._outgoing.send(self._question(question, one, other))
+        async with contextlib.aclosing(response.body) as body:
+            read = await large.read(body, max_entry_bytes=_LONGEST_REPLY_BYTES)
+        if response.status != 200:
+            raise UpstreamBroken(f"the judge answered {response.status}", upstream="judge")
+        said = (text_in(b"".join(read.pieces)) or "") if read.is_whole else ""
         return _WORDS.get(said.strip().rstrip(".").casefold())
 
     def _question(self, question: Question, one: str, other: str) -> Question:

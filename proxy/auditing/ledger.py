@@ -20,7 +20,7 @@ log = logging.getLogger("rejoinder.audit")
 _TELL_EVERY_S = 2.0
 """How long other processes may take to learn of a change."""
 _MAX_PAIRS = 10_000
-"""Pairs of a tier that are remembered as wrong."""
+"""Pairs of a tier that are remembered as wrong; a tier with so many is closed by its audits."""
 
 
 class Tiers(Protocol):
@@ -62,7 +62,18 @@ class Ledger:
         return tuple(tier for _, tier in self._latest.values() if tier.standing is not None)
 
     async def prepare(self, policies: Mapping[str, Policy], *, embedder: str) -> None:
-        """Know the tiers of a config before they are asked for."""
+        """Know the tiers of a config before they are asked for, and forget all others: what they
+        came to stays in the store."""
+        used = {name: one.semantic for name, one in policies.items() if one.semantic is not None}
+        self._latest = {
+            (name, whose): known
+            for (name, whose), known in self._latest.items()
+            if whose == embedder and name in used
+        }
+        kept = {tier.name for _, tier in self._latest.values()}
+        self._tiers = {
+            name: one for name, one in self._tiers.items() if name in kept or one.pending
+        }
         for name, policy in policies.items():
             if policy.semantic is not None:
                 await self.refresh(self.tier(name, policy.semantic, embedder=embedder))
@@ -105,7 +116,10 @@ class Ledger:
     async def refuse(self, mark: Mark) -> None:
         """These two questions never again share an answer."""
         tier = mark.tier
-        if len(tier.wrong_pairs) >= _MAX_PAIRS or mark.pair in tier.wrong_pairs:
+        if mark.pair in tier.wrong_pairs:
+            return
+        if len(tier.wrong_pairs) >= _MAX_PAIRS:
+            log.warning("policy %s: more than %d pairs are wrong", tier.policy, _MAX_PAIRS)
             return
         tier.wrong_pairs |= {mark.pair}
         try:

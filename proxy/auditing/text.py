@@ -30,9 +30,10 @@ _DECODER = msgspec.json.Decoder(_Answer)
 
 
 def text_of(payload: Payload) -> str | None:
-    """All that the answer says; None where it says nothing, or calls tools."""
+    """All that the answer says in words; empty where it calls tools instead, or refuses. None:
+    it cannot be read."""
     if payload.has_tool_calls:
-        return None
+        return ""
     try:
         return text_in(plain(payload))
     except Unreplayable:
@@ -46,7 +47,7 @@ def text_in(body: bytes) -> str | None:
     except msgspec.MsgspecError:
         return None
     said = [_said(choice) for choice in answer.choices] + [_content(one) for one in answer.output]
-    return "\n".join(filter(None, said)) or None
+    return "\n".join(filter(None, said))
 
 
 def _said(choice: _Choice) -> str:

@@ -49,9 +49,11 @@ class Sender:
         if wish.query:
             url = f"{url}?{wish.query}"
         try:
-            headers = {"content-type": b"application/json"} | {
-                name: text.encode("latin-1") for name, text in wish.headers.items()
-            }
+            own = {name.lower(): text for name, text in wish.headers.items()}
+            headers = [
+                (name.encode("latin-1"), text.encode("latin-1"))
+                for name, text in {"content-type": "application/json", **own}.items()
+            ]
             answer = await http.post(url, content=bytes(wish.request), headers=headers)
         except (httpx.HTTPError, httpx.InvalidURL, ValueError) as error:
             summary.fail(wish.line, f"no answer from {url}: {str(error) or type(error).__name__}")

@@ -5,7 +5,7 @@ from itertools import islice
 import msgspec
 from msgspec import UnsetType
 
-from index.verdict import Rules
+from index.verdict import Rules, raised_by
 from proxy.explaining.difference import Difference, differences
 from proxy.explaining.meanings import meaning_of
 from proxy.explaining.nearness import nearness
@@ -20,10 +20,8 @@ def beside(
     """B's text judged beside A's; None where they are not of one scope, or cannot be compared."""
     if similarity is None or rules is None or not a.scope or a.scope != b.scope:
         return None
-    raised = 0.0 if b.tier is None else b.tier.raised
-    return nearness(
-        b.prompt, key=a.key, prompt=a.prompt, similarity=similarity, rules=rules, raised=raised
-    )
+    asked = raised_by(rules, 0.0 if b.tier is None else b.tier.raised)
+    return nearness(b.prompt, key=a.key, prompt=a.prompt, similarity=similarity, rules=asked)
 
 
 def compare(a: Explanation, b: Explanation, near: NearView | None) -> Comparison:

@@ -1,6 +1,7 @@
 """Explains requests by the very functions that decide about them when they come."""
 
 from collections.abc import Callable, Sequence
+from typing import Literal
 
 import msgspec
 from msgspec import UNSET, Raw
@@ -119,7 +120,7 @@ class Explainer:
             explanation,
             exact=exactness(question, examined, now=explanation.now),
             inputs=await self._inputs(question, tags),
-            near=_near(question, found, self._raised(question)),
+            near=_near(question, found, self._cache.rules(question)),
             tier=_tier(self._cache.tier(question)),
             cost=self._costs.of(question, _stored(examined)),
         )
@@ -136,10 +137,6 @@ class Explainer:
             for piece in pieces[:_MAX_INPUTS]
         ])  # fmt: skip
 
-    def _raised(self, question: Question) -> float:
-        tier = self._cache.tier(question)
-        return 0.0 if tier is None or tier.standing is None else tier.standing.raised
-
 
 def _hit(question: Question, found: Found) -> Outcome | None:
     return found.hit or servable(question, found)
@@ -150,12 +147,12 @@ def _stored(examined: Examined) -> tuple[int, int] | None:
     return None if entry is None else (entry.input_tokens, entry.output_tokens)
 
 
-def _near(question: Question, found: Found, raised: float) -> tuple[NearView, ...]:
-    fingerprint, rules = question.fingerprint, question.rules
+def _near(question: Question, found: Found, rules: Rules | None) -> tuple[NearView, ...]:
+    fingerprint = question.fingerprint
     if fingerprint is None or rules is None:
         return ()
     accepted = found.hit if isinstance(found.hit, SemanticHit) else found.withheld
-    near = [_judged(fingerprint.prompt, one, rules, raised) for one in found.near]
+    near = [_judged(fingerprint.prompt, one, rules) for one in found.near]
     if accepted is not None:
         near.append(
             nearness(
@@ -164,20 +161,18 @@ def _near(question: Question, found: Found, raised: float) -> tuple[NearView, ..
                 prompt=accepted.entry.prompt,
                 similarity=accepted.similarity,
                 rules=rules,
-                raised=raised,
             )
         )
     return tuple(near)
 
 
-def _judged(query: str, near: Near, rules: Rules, raised: float) -> NearView:
+def _judged(query: str, near: Near, rules: Rules) -> NearView:
     return nearness(
         query,
         key=near.key,
         prompt=near.prompt,
         similarity=near.similarity,
         rules=rules,
-        raised=raised,
         refused=near.reason,
     )
 
@@ -186,7 +181,7 @@ def _tier(tier: Tier | None) -> TierView | None:
     if tier is None or tier.standing is None:
         return None
     now = tier.standing
-    bound = now.upper if now.is_proven else "unproven"
+    bound: float | Literal["unproven"] = now.upper if now.is_proven else "unproven"
     return TierView(state=now.state, raised=now.raised, bound=bound)
 
 

@@ -16,12 +16,10 @@ def nearness(
     prompt: str,
     similarity: float,
     rules: Rules,
-    raised: float = 0.0,
     refused: str | None = None,
 ) -> NearView:
-    """Judge a stored question. `raised`: what audits ask for on top; `refused`: why it was refused
-    although the verdict accepts it."""
-    verdict = judge(query, prompt, similarity=similarity - raised, rules=rules)
+    """Judge a stored question. `refused`: why it was refused although the verdict accepts it."""
+    verdict = judge(query, prompt, similarity=similarity, rules=rules)
     reason = verdict.reason if isinstance(verdict, Refused) else refused or ""
     return NearView(
         key=key,
@@ -30,15 +28,15 @@ def nearness(
         accepted=not reason,
         reason=reason,
         meaning=meaning_of(reason) if reason else "the two may share an answer",
-        asked=_asked(query, prompt, rules, raised),
+        asked=_asked(query, prompt, rules),
     )
 
 
-def _asked(query: str, prompt: str, rules: Rules, raised: float) -> float | None:
+def _asked(query: str, prompt: str, rules: Rules) -> float | None:
     """The verdict asks for more or for less, never for a similarity in between: so it is halved."""
 
     def accepts(similarity: float) -> bool:
-        verdict = judge(query, prompt, similarity=similarity - raised, rules=rules)
+        verdict = judge(query, prompt, similarity=similarity, rules=rules)
         return isinstance(verdict, Accepted)
 
     low, high = 0.0, 1.0

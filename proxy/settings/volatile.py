@@ -6,7 +6,9 @@ import msgspec
 class Volatile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Which questions are volatile or personal, beside those that the rules built in name. They are
     left out by policies with `semantic`, and by others as far as their `never` says so. A request
-    that names a TTL is always taken."""
+    that names a TTL is always taken. With the profile `intent` neither the rules built in nor the
+    classifier are asked unless the policy says so (`never`, `classifier`): what a question is about
+    does not change."""
 
     patterns: tuple[str, ...] = ()
     """Regular expressions (Python's, letter case aside): a question in which one is found is
@@ -22,5 +24,4 @@ class Volatile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     whatever the classifier says."""
     classifier: bool | None = None
     """Ask the trained classifier too, where the embedder is the one that it was trained on. By
-    default it is asked, but not with the profile `intent`: what a question is about does not
-    change."""
+    default it is asked, but not with the profile `intent`."""

@@ -141,6 +141,13 @@ def test_hits_by_meaning_come_with_the_bound_and_the_method(analyze):
     assert "max_error" in report["method"]
 
 
+def test_what_the_classifier_alone_knows_to_be_volatile_is_replayed_so(analyze):
+    text = "which club tops the table this far into it"
+    report = analyze([line(0.0, text), line(1.0, text)], config=MEANING)
+    (policy,) = report["policies"]
+    assert (policy["bypassed"], policy["reasons"]) == (2, {"volatile:learned": 2})
+
+
 def test_people_get_lines_and_the_difference(tmp_path, capsys):
     log = tmp_path / "log.jsonl"
     log.write_text("".join(json.dumps(body(text)) + "\n" for text in ("Why?", "Why? ", "Why?  ")))

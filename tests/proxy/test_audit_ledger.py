@@ -7,6 +7,7 @@ from index.memory import MemoryStore
 from proxy.auditing.ledger import Ledger
 from proxy.auditing.tier import mark_of, name_of, pair_of
 from proxy.metrics import Metrics
+from proxy.settings.config import Policy
 from proxy.settings.semantic import Semantic
 
 SEMANTIC = Semantic(max_error=0.2)
@@ -46,6 +47,15 @@ async def test_labels_of_two_processes_add_up_to_one_decision(store):
     assert not there.standing.serves
     await one.refresh(here)
     assert here.standing == there.standing
+
+
+async def test_a_tier_that_no_config_has_any_more_is_not_shown(store):
+    ledger, tier = await ready(store)
+    ledger.tier("p", SEMANTIC, embedder="")
+    await ledger.prepare({"p": Policy(ttl=3600, semantic=SEMANTIC)}, embedder="e")
+    assert ledger.shown() == (tier,), "one of a policy, else its metrics come twice"
+    await ledger.prepare({}, embedder="e")
+    assert ledger.shown() == ()
 
 
 async def test_before_the_store_has_told_nothing_is_known(store):

@@ -29,6 +29,8 @@ THINGS = (
     "blender", "bucket", "clock", "engine", "fence", "globe", "harp", "keyboard", "mattress", "wok",
 )  # fmt: skip
 
+CALLS = [{"id": "call_1", "type": "function", "function": {"name": "f", "arguments": "{}"}}]
+
 
 class Upstream:
     """Answers by the question: a liar's answer also depends on how it is spelt."""
@@ -230,11 +232,55 @@ async def test_a_model_judges_by_a_route_of_its_own(tmp_path):
                 await hit(p, THINGS[number])
                 figures = await settled(p)
             shown = (await p.http.get(f"{p.admin_url}/metrics")).text
-    assert (figures["audited"], figures["found_wrong"]) == (2, 1)
-    assert 'rejoinder_audits_total{policy="standard",result="failed"} 1.0' in shown
+    assert (figures["audited"], figures["found_wrong"], figures["unjudged"]) == (3, 1, 1)
+    assert 'rejoinder_audits_total{policy="standard",result="unjudged"} 1.0' in shown
     asked = [body for _, body in upstream.bodies if body["model"] == "judge-1"]
     assert asked[0]["temperature"] == 0
     assert "How do" not in asked[0]["messages"][0]["content"]
+
+
+@pytest.mark.parametrize(
+    ("fresh", "label"),
+    [
+        ({"message": {"role": "assistant", "content": None, "tool_calls": CALLS},
+          "finish_reason": "tool_calls"}, "stored_only"),
+        ({"finish_reason": "content_filter"}, "unjudged"),
+    ],
+    ids=["calls a tool", "is filtered"],
+)  # fmt: skip
+async def test_a_fresh_answer_that_cannot_be_compared_still_counts(tmp_path, fresh, label):
+    """Else the hits that are wrong would be left out more often than those that are right."""
+    upstream = Upstream()
+
+    async def answer(request, writer):
+        asked = json.loads(request.body)["messages"][-1]["content"]
+        if asked == of("kettle"):
+            await upstream(request, writer)
+        else:
+            writer.write(plain(completion(**fresh)))
+
+    async with audited(answer, tmp_path) as p:
+        assert (await hit(p, "kettle")).headers["x-cache"] == "semantic"
+        figures = await settled(p)
+        shown = (await p.http.get(f"{p.admin_url}/metrics")).text
+    assert figures["audited"] == 1
+    assert f'rejoinder_audits_total{{policy="standard",result="{label}"}} 1.0' in shown
+
+
+async def test_an_upstream_that_fails_says_nothing_of_a_hit(tmp_path):
+    upstream = Upstream()
+
+    async def answer(request, writer):
+        asked = json.loads(request.body)["messages"][-1]["content"]
+        if asked == of("kettle"):
+            await upstream(request, writer)
+        else:
+            writer.write(plain(b'{"error": {"message": "no"}}', status="500 Broken"))
+
+    async with audited(answer, tmp_path) as p:
+        assert (await hit(p, "kettle")).headers["x-cache"] == "semantic"
+        figures = await settled(p)
+    assert figures["audited"] == 0
 
 
 async def report(p, answer, verdict):

@@ -34,7 +34,7 @@ async def outcomes(tmp_path, tier: str, *questions: str) -> list[tuple[str, str]
 
 
 async def test_rules_of_the_policys_own_keep_questions_apart(tmp_path):
-    tier = "semantic: {profile: intent, refuse: [{words: [basic, premium]}]}"
+    tier = "semantic: {profile: intent, threshold: 0.6, refuse: [{words: [basic, premium]}]}"
     (_, same, other) = await outcomes(tmp_path, tier, FIRST, SECOND, OTHER)
     assert same[0] == "semantic"
     assert other[0] == "miss"
@@ -53,6 +53,17 @@ async def test_a_question_known_by_its_embedding_is_a_bypass_that_says_why(tmp_p
     first, again = await outcomes(tmp_path, "semantic: {}", LEARNED, LEARNED)
     assert first[0] == again[0] == "bypass"
     assert "volatile:learned" in again[1]
+
+
+async def test_what_a_question_is_about_does_not_change(tmp_path):
+    volatile = "What is the weather in Oslo today?"
+    (strict,) = await outcomes(tmp_path, "semantic: {}", volatile)
+    (intent,) = await outcomes(tmp_path, "semantic: {profile: intent}", volatile)
+    (own,) = await outcomes(
+        tmp_path, "semantic: {profile: intent}, volatile: {patterns: [weather]}", volatile
+    )
+    (never,) = await outcomes(tmp_path, "semantic: {profile: intent}, never: [volatile]", volatile)
+    assert [one[0] for one in (strict, intent, own, never)] == ["bypass", "miss"] + 2 * ["bypass"]
 
 
 @pytest.mark.parametrize(
