@@ -16,8 +16,9 @@ enable,activate:disable,deactivate allow,permit:forbid,ban,block,prevent,deny
 add,insert,include,append:remove,delete,exclude,subtract attach:detach
 increase,raise,gain,grow,boost,improve:decrease,lower,reduce,lose,shrink,drop,worsen,decline
 maximum,max:minimum,min maximize:minimize largest,biggest,large,big,huge:smallest,small,tiny,little
-more:less,fewer most:least many:few much:little higher,high:lower,low tall,taller:short,shorter
-long,longer:short,shorter wide:narrow thick:thin deep:shallow heavy:light fat:thin,slim
+more:less,fewer most:least many:few much:little higher,high:lower,low
+tall,taller,long,longer:short,shorter,brief,briefly,concise
+wide:narrow thick:thin deep:shallow heavy:light fat:thin,slim
 fast,quick,faster,quicker:slow,slower early,earlier:late,later old,older:new,newer,young,younger
 good,better,best:bad,worse,worst right,correct:wrong,incorrect true:false real:fake
 easy,easier,simple:hard,harder,difficult,complex cheap,cheaper,inexpensive:expensive,costly,dear
@@ -26,28 +27,28 @@ hard:soft rough:smooth sharp:blunt bright,light:dark loud:quiet,silent public:pr
 safe:dangerous,unsafe,risky healthy:sick,ill love,like:hate,dislike friend:enemy
 happy,glad:sad,unhappy hero:villain win:lose success,succeed:failure,fail pass:fail
 buy,purchase:sell lend:borrow give:take,receive,get send:receive import:export push:pull
-import:export upload:download input:output read:write encrypt:decrypt encode:decode
+upload:download input:output read:write encrypt:decrypt encode:decode
 compress:decompress lock:unlock mount:unmount install:uninstall connect:disconnect login:logout
 log:unlog subscribe:unsubscribe follow:unfollow accept:reject,refuse,decline agree:disagree
 approve:reject accept:deny admit:deny remember:forget teach:learn ask:answer
-arrive:leave,depart come:go arrival:departure ascend:descend ascending:descending
-ascend:descend rise:fall,set alive:dead live:die birth:death born:die male:female man:woman
+arrive:leave,depart come:go arrival:departure ascend:descend rise:fall,set alive:dead live:die birth:death born:die
+male:female man:woman
 boy:girl husband:wife father,dad:mother,mom,mum son:daughter brother:sister uncle:aunt king:queen
 parent:child teacher:student employer:employee employ:dismiss hire:fire buyer:seller
-doctor:patient landlord:tenant client:server debit:credit credit:debit income:expense
+doctor:patient landlord:tenant client:server debit:credit income:expense
 profit:loss asset:liability advantage,benefit,pro:disadvantage,drawback,con positive:negative
-plus:minus multiply:divide add:subtract sum:difference before:after first:last past:future
+plus:minus multiply:divide sum:difference before:after first:last past:future
 ancient:modern day:night morning:evening summer:winter sunrise:sunset inhale:exhale
 virtual:physical domestic:foreign internal:external local:remote major:minor senior:junior
 theory:practice cause:effect question:answer solid:liquid liquid:gas acid:base raw:cooked
 always:never often:rarely,seldom everyone,everybody,everything:nobody,nothing all:none
 optimist:pessimist optimistic:pessimistic introvert:extrovert liberal:conservative
-left:right odd:even single:married,double singular:plural vertical:horizontal
+odd:even single:married,double singular:plural vertical:horizontal
 active:passive absolute:relative optional:mandatory,required free:paid manual:automatic
 synchronous:asynchronous static:dynamic stateful:stateless wired:wireless analog:digital
-attack:defend war:peace victory:defeat guilty:innocent friend:enemy create,make,build:destroy,delete
-save:spend,delete save:delete show:hide visible:hidden appear:disappear float:sink freeze:melt
-brief,briefly,short,concise:detail,detailed,thorough,thoroughly,long,depth
+attack:defend war:peace victory:defeat guilty:innocent create,make,build:destroy,delete
+save:spend,delete show:hide visible:hidden appear:disappear float:sink freeze:melt
+brief,briefly,short,concise:detail,detailed,thorough,thoroughly,depth
 beginner,novice:expert,advanced basic:advanced formal:informal,casual polite:rude,blunt
 longest:shortest fastest:slowest cheapest:dearest earliest:latest newest,youngest:oldest
 farthest,furthest:nearest,closest heaviest:lightest hottest,warmest:coldest,coolest

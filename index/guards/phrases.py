@@ -9,6 +9,7 @@ from typing import Literal
 
 import msgspec
 
+from index.guards.auxiliaries import ASKING, WH
 from index.guards.synonyms import concept
 from index.guards.text import Text
 from index.guards.wordset import wordset
@@ -32,9 +33,7 @@ JOINTS = wordset("and or vs versus")
 _GENITIVE = wordset("of in for on about")
 """`a project in physics` is a physics project."""
 _LEADING = wordset("in on at for to with from during under within as")
-_QUESTIONS = wordset(
-    "what which who whom whose where when why how is are do does did can could should"
-)
+_QUESTIONS = WH | ASKING
 _MAX_LEADING_WORDS = 10
 
 _Mark = Literal["break", "of", "joint"]

@@ -8,6 +8,7 @@ from itertools import pairwise
 
 import msgspec
 
+from index.guards.auxiliaries import DO, MODALS, WH
 from index.guards.guard import Guard
 from index.guards.text import Text
 from index.guards.wordset import wordset
@@ -28,8 +29,7 @@ _OWNS = wordset("my mine your yours our ours myself yourself ourselves")
 _ASKER = "asker"
 _ASKERS = wordset("i you we one")
 _FREELY = wordset("how where when")
-_WITH_MODAL = wordset("what which why who")
-_AUXILIARY = wordset("do does did can could should would to may might must will")
+_AUXILIARY = DO | MODALS | {"to"}
 _MODAL = wordset("can could should must")
 _OTHERS = wordset("he she they")
 
@@ -66,7 +66,7 @@ def _asker(words: tuple[str, ...]) -> str | None:
     for first, second in pairwise(words):
         if first in _FREELY:
             verbs = _AUXILIARY
-        elif first in _WITH_MODAL:
+        elif first in WH:
             verbs = _MODAL
         if first in verbs and second in _ASKERS:
             return second

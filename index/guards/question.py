@@ -2,6 +2,7 @@
 
 from itertools import pairwise
 
+from index.guards.auxiliaries import ASKING, WH
 from index.guards.guard import Guard
 from index.guards.text import Text
 from index.guards.wordset import wordset
@@ -21,23 +22,19 @@ _NOUNS_ASKED = {
     "how old": wordset("age"),
     "how far": wordset("distance"),
 }
-_ASKING_VERBS = wordset(
-    "is are am was were do does did can could should would will has have may might must"
-)
 _REQUESTS = {(verb, "you") for verb in ("can", "could", "would", "will")}
 _CHOICES = frozenset({"which", "what", "who", "where"})
 """`which` may stand for any of the others, and they for it, but not for each other."""
 _PURPOSES = {("use", "of"), ("uses", "of"), ("uses", "for"), ("purpose", "of")}
-_WH = wordset("what which who whom whose where when why how")
 
 
 def read_question(text: Text) -> str:
     """`why`, `how`, `how many`, `who`, `yes_no`, …; empty for what is not a plain question."""
     words = text.words
-    if words and words[0] in _ASKING_VERBS and words[:2] not in _REQUESTS:
+    if words and words[0] in ASKING and words[:2] not in _REQUESTS:
         return "how" if _NOUNS_ASKED["how"].intersection(words[:6]) else YES_NO
     for place, word in enumerate(words):
-        if word in _WH:
+        if word in WH:
             return _wh(word, words[place + 1 :])
     return "purpose" if words[:2] in _PURPOSES or _is_used_for(words) else ""
 
@@ -57,7 +54,7 @@ def _wh(word: str, rest: tuple[str, ...]) -> str:
 
 
 def _what(rest: tuple[str, ...]) -> str:
-    if rest[2:3] == ("do",) and rest[0] in _ASKING_VERBS:
+    if rest[2:3] == ("do",) and rest[0] in ASKING:
         return "how"
     near = set(rest[:6])
     for kind, nouns in _NOUNS_ASKED.items():
