@@ -12,7 +12,7 @@ from cyclopts import Parameter
 
 from proxy.commands.connection import LOCAL, Connection
 from proxy.commands.failure import MISUSED, OK, CommandFailed
-from proxy.commands.output import count, note
+from proxy.commands.output import count, note, print_json
 from proxy.commands.progress import progress
 
 _LONGEST_MARK_BYTES = 4096
@@ -28,6 +28,7 @@ def export(
     embeddings: Annotated[bool, Parameter(negative="--no-embeddings")] = True,
     readable: bool = False,
     resume: bool = False,
+    as_json: Annotated[bool, Parameter(name="--json")] = False,
     connection: Connection = LOCAL,
 ) -> int:
     """Write stored answers as JSON lines, newest first. All given filters must hold.
@@ -61,15 +62,18 @@ def export(
         Add request and answer as JSON, for other programs; an import passes them by.
     resume
         Go on with a file that was broken off, with the same filters.
+    as_json
+        Print `{"file", "entries"}` when it is done: how many were written now. Needs the file.
     """
     from proxy.commands.adminclient import AdminClient
 
-    if resume and file is None:
-        raise CommandFailed("--resume needs the file to go on with", code=MISUSED)
+    if file is None and (resume or as_json):
+        needs = "--resume needs the file to go on with" if resume else "--json needs a file"
+        raise CommandFailed(needs, code=MISUSED)
     cursor = _cut_to_last_mark(file) if resume and file is not None else ""
     if cursor is None:
         note(f"{file} is whole: nothing to go on with")
-        return OK
+        return _done(file, 0, as_json=as_json)
     client = AdminClient(connection)
     filters = {"tag": tag, "model": model, "tenant": tenant, "cursor": cursor or None}
     options = {"embeddings": None if embeddings else False, "readable": readable or None}
@@ -82,7 +86,14 @@ def export(
         written = _copy(pieces, out, advance)
     if not written.ended:
         raise CommandFailed("the export broke off; --resume goes on with a file")
-    note(f"exported {count(written.entries, 'answer')}")
+    if not as_json:
+        note(f"exported {count(written.entries, 'answer')}")
+    return _done(file, written.entries, as_json=as_json)
+
+
+def _done(file: Path | None, num_entries: int, *, as_json: bool) -> int:
+    if as_json:
+        print_json(msgspec.json.encode({"file": str(file), "entries": num_entries}))
     return OK
 
 

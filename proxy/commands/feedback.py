@@ -1,14 +1,21 @@
 """`rejoinder feedback`: say whether an answer given by meaning was right."""
 
-from typing import Literal
+from typing import Annotated, Literal
+
+from cyclopts import Parameter
 
 from proxy.commands.connection import LOCAL, Connection
 from proxy.commands.failure import OK
-from proxy.commands.output import print_line
+from proxy.commands.output import print_json, print_line
 
 
 def feedback(
-    request_id: str, verdict: Literal["right", "wrong"], /, *, connection: Connection = LOCAL
+    request_id: str,
+    verdict: Literal["right", "wrong"],
+    /,
+    *,
+    as_json: Annotated[bool, Parameter(name="--json")] = False,
+    connection: Connection = LOCAL,
 ) -> int:
     """Say that an answer given by meaning was right or wrong.
 
@@ -24,9 +31,14 @@ def feedback(
         As the answer's header `x-request-id` says.
     verdict
         What the answer was.
+    as_json
+        Print `{"request_id", "verdict"}` as it was counted.
     """
     from proxy.commands.adminclient import AdminClient
 
-    AdminClient(connection).feedback(request_id, verdict)
-    print_line(f"counted {request_id} as {verdict}")
+    counted = AdminClient(connection).feedback(request_id, verdict)
+    if as_json:
+        print_json(counted)
+    else:
+        print_line(f"counted {request_id} as {verdict}")
     return OK

@@ -5,12 +5,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
 
+import msgspec
 from cyclopts import Parameter
 from cyclopts.validators import Number
 
 from proxy.commands.connection import LOCAL, Connection
 from proxy.commands.failure import OK, CommandFailed
-from proxy.commands.output import count, note, print_line, size
+from proxy.commands.output import count, note, print_json, print_line, size
 
 
 def profile(
@@ -19,6 +20,7 @@ def profile(
     steps: Annotated[int, Parameter(validator=Number(gte=1, lte=1000))] = 50,
     seconds: Annotated[float, Parameter(validator=Number(gt=0, lte=45))] = 30.0,
     out: Path = Path("rejoinder-trace.json.gz"),
+    as_json: Annotated[bool, Parameter(name="--json")] = False,
     connection: Connection = LOCAL,
 ) -> int:
     """Trace some steps of a running engine, and print where their time went.
@@ -42,6 +44,8 @@ def profile(
         Wait no longer for them.
     out
         The file for the trace, a gzip of Chrome's JSON.
+    as_json
+        Print `{"upstream", "num_steps", "steps_s", "phases", "trace"}`: seconds, and the file.
     """
     from proxy.commands.adminapi import Profile
     from proxy.commands.adminclient import AdminClient
@@ -55,6 +59,9 @@ def profile(
         out.write_bytes(done.trace)
     except OSError as error:
         raise CommandFailed(f"{out} cannot be written: {error}") from error
+    if as_json:
+        print_json(msgspec.json.encode({**msgspec.structs.asdict(done), "trace": str(out)}))
+        return OK
     print_line(f"{done.upstream}: {count(done.num_steps, 'step')}, {done.steps_s:.3f} s")
     _print_phases(done.phases, done.steps_s)
     note(f"trace: {out} ({size(len(done.trace))})")

@@ -17,7 +17,10 @@ KEY = "ab" * 32
 COMMANDS = (
     *("serve", "check", "schema", "purge", "stats", "entries", "entry"),
     *("export", "import", "import-litellm", "warm", "feedback", "completion"),
+    *("explain", "erase", "analyze", "profile"),
 )
+WITHOUT_JSON = {"serve", "schema", "completion"}
+"""They print nothing, JSON in any case, and a script."""
 ENTRY = {
     "key": KEY,
     "scope": "cd" * 32,
@@ -398,6 +401,29 @@ def test_every_command_has_help_with_examples(command):
     assert done.returncode == 0
     assert "Examples" in done.stdout
     assert f"rejoinder {command}" in done.stdout
+    assert ("--json" in done.stdout) == (command not in WITHOUT_JSON)
+
+
+def test_feedback_prints_what_was_counted_for_programs(admin):
+    counted = {"request_id": "r1", "verdict": "wrong"}
+    admin.answers = {"POST /cache/feedback": (200, counted)}
+    done = rejoinder("feedback", "r1", "wrong", "--json", "--admin", admin.url)
+    assert (done.returncode, json.loads(done.stdout)) == (0, counted)
+
+
+def test_a_profile_is_told_to_programs_with_the_place_of_its_trace(admin, tmp_path):
+    told = {"upstream": "local", "num_steps": 2, "steps_s": 0.5, "phases": {"linear": 0.5}}
+    admin.answers = {"POST /engine/profile": (200, {**told, "trace": "dHJhY2U="})}
+    out = tmp_path / "trace.json.gz"
+    done = rejoinder("profile", "--json", "--out", out, "--admin", admin.url)
+    assert (done.returncode, json.loads(done.stdout)) == (0, {**told, "trace": str(out)})
+    assert out.read_bytes() == b"trace"
+
+
+def test_an_export_to_standard_output_has_no_room_for_a_summary():
+    done = rejoinder("export", "--json")
+    assert done.returncode == 2
+    assert "--json needs a file" in done.stderr
 
 
 def test_help_lists_every_command():

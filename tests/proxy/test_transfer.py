@@ -218,7 +218,11 @@ async def test_an_export_that_broke_off_goes_on_behind_its_last_mark(tmp_path):
         resumed = await rejoinder(p, "export", file, "--resume")
         assert (resumed.code, resumed.err) == (0, "exported 3 answers\n")
         assert file.read_bytes() == whole
-        assert "is whole" in (await rejoinder(p, "export", file, "--resume")).err
+        again = await rejoinder(p, "export", file, "--resume", "--json")
+        assert "is whole" in again.err
+        assert json.loads(again.out) == {"file": str(file), "entries": 0}
+        told = await rejoinder(p, "export", file, "--json")
+        assert json.loads(told.out) == {"file": str(file), "entries": 53}
         assert file.stat().st_mode & 0o077 == 0
 
 
