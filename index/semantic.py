@@ -4,6 +4,7 @@ Light to import: numpy and faiss come with the first `SemanticIndex`, not with t
 """
 
 import logging
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol
 
 import msgspec
@@ -59,6 +60,12 @@ class Semantic(Protocol):
         EmbedderFault."""
         ...
 
+    async def similarities(
+        self, ones: Sequence[str], others: Sequence[str]
+    ) -> list[list[float | None]]:
+        """`similarity` of each of `ones` with each of `others`. Raises EmbedderFault."""
+        ...
+
     def add(self, entry: Entry) -> None:
         """Hold an entry, in place of one with its key. One without an embedding of this embedder
         is not held."""
@@ -95,6 +102,11 @@ class NoSemantic:
 
     async def similarity(self, one: str, other: str) -> float | None:
         return None
+
+    async def similarities(
+        self, ones: Sequence[str], others: Sequence[str]
+    ) -> list[list[float | None]]:
+        return [[None] * len(others) for _ in ones]
 
     def add(self, entry: Entry) -> None:
         """Nothing is held."""
@@ -158,10 +170,19 @@ class SemanticIndex:
         return float(one @ other)
 
     async def similarity(self, one: str, other: str) -> float | None:
-        if self._embedder.refuses(one) or self._embedder.refuses(other):
-            return None
-        first, second = await self._embedder.embed([one, other])
-        return float(first @ second)
+        return (await self.similarities([one], [other]))[0][0]
+
+    async def similarities(
+        self, ones: Sequence[str], others: Sequence[str]
+    ) -> list[list[float | None]]:
+        texts = dict.fromkeys((*ones, *others))
+        readable = [text for text in texts if self._embedder.refuses(text) is None]
+        made = await self._embedder.embed(readable) if readable else ()
+        known = dict(zip(readable, made, strict=True))
+        return [
+            [float(known[a] @ known[b]) if a in known and b in known else None for b in others]
+            for a in ones
+        ]
 
     def add(self, entry: Entry) -> None:
         self.vectors.add(entry)

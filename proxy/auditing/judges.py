@@ -1,17 +1,15 @@
 """Who says whether two answers agree."""
 
 import contextlib
-import unicodedata
 from collections.abc import Callable
 from typing import Protocol
 
 import msgspec
 
-from index.calibration import AS_IT_IS, Calibration
-from index.errors import IndexFault
+from index.calibration import Calibration
 from index.semantic import Semantic as SemanticIndex
-from index.verdict import Accepted, judge, rules_for
 from proxy import large
+from proxy.auditing.embedding_judge import EmbeddingJudge, folded
 from proxy.auditing.text import text_in
 from proxy.call import UNLIMITED, Call, Directives, Surface
 from proxy.errors import UpstreamBroken
@@ -22,11 +20,6 @@ from proxy.request.eligibility import Eligibility
 from proxy.routing import Router
 from proxy.settings.semantic import ModelJudge, Semantic
 
-_NEAR = 0.8
-"""Least similarity, as all-MiniLM-L6-v2 has it, of two answers that agree. Answers are longer than
-questions, and two of the same model to the same question mostly lie above .9."""
-_BEGINNING_CHARS = 600
-"""What of an answer is embedded: embedders refuse long texts, and answers begin with the point."""
 _LONGEST_REPLY_BYTES = 2**20
 _RUBRIC = (
     "Two answers to the same question follow, as JSON strings. Do they give the person who asked "
@@ -51,32 +44,7 @@ class EqualJudge:
     """Letter case, spaces and the last full stop aside."""
 
     async def agree(self, question: Question, one: str, other: str) -> bool | None:
-        return _folded(one) == _folded(other)
-
-
-class EmbeddingJudge:
-    """Near in meaning, with the same numbers and negations."""
-
-    def __init__(
-        self, semantic: Callable[[], SemanticIndex], *, calibration: Calibration = AS_IT_IS
-    ) -> None:
-        """`calibration`: of the embedder."""
-        self._semantic = semantic
-        near = rules_for("intent", threshold=_NEAR)
-        self._rules = msgspec.structs.replace(near, calibration=calibration)
-
-    async def agree(self, question: Question, one: str, other: str) -> bool | None:
-        if _folded(one) == _folded(other):
-            return True
-        first, second = sorted((one[:_BEGINNING_CHARS], other[:_BEGINNING_CHARS]))
-        try:
-            similarity = await self._semantic().similarity(first, second)
-        except IndexFault:
-            return None
-        if similarity is None:
-            return None
-        verdict = judge(first, second, similarity=similarity, rules=self._rules)
-        return isinstance(verdict, Accepted)
+        return folded(one) == folded(other)
 
 
 class AskingJudge:
@@ -88,7 +56,7 @@ class AskingJudge:
         self._outgoing = outgoing
 
     async def agree(self, question: Question, one: str, other: str) -> bool | None:
-        if _folded(one) == _folded(other):
+        if folded(one) == folded(other):
             return True
         response = await self._outgoing.send(self._question(question, one, other))
         async with contextlib.aclosing(response.body) as body:
@@ -166,8 +134,3 @@ class Judges:
                 return self._embedding
             case settings:
                 return AskingJudge(settings, router=self._router, outgoing=self._outgoing)
-
-
-def _folded(text: str) -> str:
-    folded = unicodedata.normalize("NFKC", text).casefold()
-    return " ".join(folded.split()).rstrip(".。! ")

@@ -7,7 +7,8 @@ import pytest
 from index.errors import EmbedderFault
 from index.semantic import NoSemantic
 from proxy.answer.payload import Payload
-from proxy.auditing.judges import EmbeddingJudge, EqualJudge
+from proxy.auditing.embedding_judge import EmbeddingJudge, contradicts, sentences
+from proxy.auditing.judges import EqualJudge
 from proxy.auditing.text import text_in, text_of
 from proxy.call import Surface, Usage
 
@@ -19,11 +20,18 @@ class Near(NoSemantic):
         self._similarity = similarity
         self.seen = []
 
-    async def similarity(self, one, other):
-        self.seen.append((one, other))
+    async def similarities(self, ones, others):
+        self.seen.append((ones, others))
         if isinstance(self._similarity, Exception):
             raise self._similarity
-        return self._similarity
+        return [[self._similarity] * len(others) for _ in ones]
+
+
+class Diagonal(NoSemantic):
+    """Only equal texts are near."""
+
+    async def similarities(self, ones, others):
+        return [[float(one == other) for other in others] for one in ones]
 
 
 async def near(similarity, one, other):
@@ -49,9 +57,53 @@ async def test_near_answers_agree_unless_numbers_or_negations_differ():
     assert not await near(0.5, "It opens at nine.", "Bananas are yellow.")
 
 
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("The capital of Australia is Canberra.", "The capital of Australia is Sydney."),
+        ("Use platform A.", "Use platform B."),
+        ("Lyon is larger than Nice.", "Nice is larger than Lyon."),
+        ("Yes, dogs can eat it.", "Yes, cats can eat it."),
+        ("Your basic plan goes on.", "Your premium plan goes on."),
+        ("Invest in bonds.", "Do not invest in bonds."),
+    ],
+)
+def test_a_word_in_the_place_of_another_makes_another_fact(one, other):
+    assert contradicts(one, other)
+    assert contradicts(other, one)
+
+
+async def test_a_fact_that_differs_behind_a_long_beginning_is_found():
+    beginning = "Oak is hard. Pine is soft. Both burn. " * 20
+    one, other = f"{beginning}It costs 20 euros.", f"{beginning}It costs 30 euros."
+    assert not await near(0.95, one, other)
+
+
+async def test_an_answer_that_says_more_agrees_and_one_that_says_other_things_does_not():
+    semantic = Diagonal()
+    judge = EmbeddingJudge(lambda: semantic)
+    said = "It opens at nine."
+    assert await judge.agree(None, said, f"{said} There is tea. There is cake.")
+    assert not await judge.agree(None, "Yes. Oak. Pine. Elm.", "Yes. Tea. Cake. Bread.")
+
+
+async def test_code_is_compared_by_its_letters():
+    one = "So:\n```python\nfor x in a:\n    print(x)\n```"
+    assert await near(0.99, one, one + "\n")
+    assert not await near(0.99, one, one.replace("print(x)", "print(a)"))
+
+
+def test_a_number_with_a_point_and_a_list_are_taken_apart_rightly():
+    assert sentences("It is 3.14. Use:\n- oak\n* pine\n\n!") == [
+        "It is 3.14.", "Use:", "oak", "pine"
+    ]  # fmt: skip
+    assert len(sentences("One. " * 1000)) <= 24
+
+
 async def test_what_the_embedder_cannot_read_is_not_judged():
     assert await near(None, "one", "other") is None
-    assert await near(EmbedderFault("broken"), "one", "other") is None
+    with pytest.raises(EmbedderFault):
+        await near(EmbedderFault("broken"), "one", "other")
 
 
 async def test_a_judge_does_not_see_which_answer_is_the_stored_one():
