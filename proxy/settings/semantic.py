@@ -70,6 +70,7 @@ class Semantic(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     begin to answer when it is proven that no more are."""
     judge: Literal["equal", "embedding"] | ModelJudge = "embedding"
     """Who compares two answers: `equal`: letter case, spaces and the last full stop aside;
-    `embedding`: also what is near in meaning, with the same numbers and negations; or a model."""
+    `embedding`: sentence by sentence, near in meaning and with nothing that the guards tell apart;
+    or a model."""
     misses: Annotated[float, Meta(ge=0, lt=1)] = 0.1
     """Greatest share of wrong answers that the judge may take for right; widens the bound."""
