@@ -50,10 +50,12 @@ async def bench_english(args: argparse.Namespace) -> None:
         bench_pairs("Pairs", pairs, known, policies)
     streams = take(read(args.data, "stream.dev.jsonl"), args.part, by_class)
     if "streams" in args.only and streams:
-        bench_streams(streams, await vectors.of(row["prompt"] for row in streams))
+        known = await vectors.of(row["prompt"] for row in streams)
+        bench_streams(streams, known, embedder=embedder.identity)
     if "llm" in args.only and (prompts := read(args.data, "llm_prompts.dev.jsonl")):
         rows = [{**row, "seq": i, "class": i, "source": "llm"} for i, row in enumerate(prompts)]
-        bench_streams(rows, await vectors.of(row["prompt"] for row in rows))
+        known = await vectors.of(row["prompt"] for row in rows)
+        bench_streams(rows, known, embedder=embedder.identity)
     contexts = read(args.data, "contexts.dev.jsonl")
     if "contexts" in args.only and contexts:
         texts = (last_turn(row, side) for row in contexts for side in ("a", "b"))

@@ -1,8 +1,10 @@
 """Any cache with an OpenAI-compatible base URL, told from outside.
 
 The cache must forward to the upstream that is planted here. Each answer names the prompt that it
-was made for, so that a hit is a request which the upstream did not see, and a wrong one names a
-prompt of another class. Nothing is asked of the cache's headers.
+was made for: one that names another prompt is a hit, and a wrong one where that is of another
+class; one that names its own is a hit where the upstream did not see the prompt meanwhile. What a
+cache asks behind its readers' backs (audits, refreshes) is of no account. Nothing is asked of the
+cache's headers.
 """
 
 import hashlib
@@ -24,14 +26,15 @@ class PlantedUpstream:
 
     def __init__(self, host: str, port: int) -> None:
         upstream = self
-        self.num_asked = 0
+        self.asked: list[str] = []
+        """Digests of the prompts, in their order."""
 
         class Handler(BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
 
             def do_POST(self) -> None:
                 body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-                upstream.num_asked += 1
+                upstream.asked.append(_digest(body["messages"][-1]["content"]))
                 answer = json.dumps(_completion(body)).encode()
                 self.send_response(200)
                 self.send_header("Content-Type", "application/json")
@@ -68,7 +71,7 @@ class BlackBox:
 
     def ask(self, prompt: str) -> tuple[bool, str]:
         """Whether the answer came from the cache, and what it says."""
-        before = self._upstream.num_asked
+        before = len(self._upstream.asked)
         body = {"model": self._model, "messages": [{"role": "user", "content": prompt}]}
         self._connection.request("POST", self._path, json.dumps(body), self._headers)
         response = self._connection.getresponse()
@@ -76,7 +79,8 @@ class BlackBox:
         if response.status != 200:
             raise SystemExit(f"{self._path}: status {response.status}: {reply}")
         content = str(reply["choices"][0]["message"]["content"])
-        return self._upstream.num_asked == before, content
+        own = _digest(prompt)
+        return content != own or own not in self._upstream.asked[before:], content
 
 
 def bench_black_box(box: BlackBox, streams: Rows, pairs: Rows) -> None:

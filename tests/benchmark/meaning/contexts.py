@@ -3,15 +3,49 @@
 from collections import defaultdict
 from collections.abc import Mapping
 
+import msgspec
+
 from meaning.counts import Share, table
 from meaning.policies import Serves
 from meaning.sets import Row, Rows
 from meaning.vectors import Vector
+from proxy.call import Caller, Directives, Surface
+from proxy.recollection import Recollection, call_of
+from proxy.request.fingerprint import fingerprint
+from proxy.settings.config import Policy
+from proxy.settings.semantic import Semantic
+from proxy.settings.units import Duration
 
 
 def last_turn(row: Row, side: str) -> str:
     """The text that is matched by meaning."""
     return str(row[side][-1]["content"])
+
+
+def scope_of(messages: list[dict[str, str]]) -> str:
+    """That of the proxy, for a request with these messages."""
+    body = msgspec.json.encode({"model": "m", "messages": messages})
+    call = call_of(
+        Recollection(
+            request_id="",
+            received_at=0.0,
+            path=Surface.CHAT.value,
+            caller=Caller(tenant="t", credential_id=""),
+            directives=Directives(),
+            request=msgspec.Raw(body),
+        )
+    )
+    found = fingerprint(
+        call,
+        secret=b"benchmark",
+        upstream="u",
+        model="m",
+        policy_name="p",
+        policy=Policy(ttl=Duration(3600), semantic=Semantic()),
+        included=frozenset(),
+        semantic=True,
+    )
+    return found.scope
 
 
 def bench_contexts(
@@ -38,7 +72,7 @@ def bench_contexts(
 
 def _served(row: Row, vectors: Mapping[str, Vector], serves: Serves, *, scoped: bool) -> bool:
     """`scoped`: as we do; else the last turn alone decides, as it does in many caches."""
-    if scoped and row["a"][:-1] != row["b"][:-1]:
+    if scoped and scope_of(row["a"]) != scope_of(row["b"]):
         return False
     a, b = last_turn(row, "a"), last_turn(row, "b")
     if a == b:

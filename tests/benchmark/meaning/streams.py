@@ -1,11 +1,14 @@
 """Streams: an empty cache, prompts in their order, a miss is kept."""
 
-from collections.abc import Mapping
+import functools
+from collections.abc import Callable, Mapping
 
 import msgspec
 
 from index.calibration import AS_IT_IS, Calibration
 from index.scopes import Scopes
+from index.volatility import volatile
+from index.volatility_model import read_classifier
 from meaning.counts import Share, table
 from meaning.policies import PROFILES, Learner, Serves, Vcache, stateless
 from meaning.sets import Row, Rows
@@ -46,13 +49,21 @@ class _Kept:
         return [(match.id, match.similarity) for match in matches]
 
 
-def replay(rows: Rows, vectors: Mapping[str, Vector], serves: Serves, *, tries: int) -> Replay:
-    """The first candidate that is served is the hit."""
+def replay(
+    rows: Rows,
+    vectors: Mapping[str, Vector],
+    serves: Serves,
+    *,
+    tries: int,
+    is_volatile: Callable[[str], bool] = lambda _: False,
+) -> Replay:
+    """The first candidate that is served is the hit. What is volatile is neither looked for nor
+    kept."""
     result, kept = Replay(), _Kept(vectors)
     for row in rows:
         result.requests += 1
-        if row["prompt"] not in vectors:
-            continue  # refused by the embedder: forwarded, never a hit
+        if row["prompt"] not in vectors or is_volatile(row["prompt"]):
+            continue  # forwarded, never a hit
         for place, similarity in kept.near(row, tries):
             found = kept.rows[place]
             if serves(row["prompt"], found["prompt"], similarity):
@@ -88,9 +99,20 @@ def replay_learning(rows: Rows, vectors: Mapping[str, Vector], learner: Learner)
 
 
 def bench_streams(
-    rows: Rows, vectors: Mapping[str, Vector], *, calibration: Calibration = AS_IT_IS
+    rows: Rows,
+    vectors: Mapping[str, Vector],
+    *,
+    embedder: str = "",
+    calibration: Calibration = AS_IT_IS,
 ) -> None:
-    """All policies over the stream of each source."""
+    """All policies over the stream of each source; `strict` and `balanced` also as they are served,
+    without what they take for volatile. `embedder`: its identity, which the classifier asks for."""
+    classifier = read_classifier(embedder)
+
+    @functools.cache
+    def is_volatile(prompt: str) -> bool:
+        return volatile(prompt) is not None or bool(classifier(vectors[prompt]))
+
     lines: list[tuple[str, list[object]]] = []
     for source in sorted({row["source"] for row in rows}):
         stream = sorted(
@@ -100,6 +122,9 @@ def bench_streams(
             tries = CANDIDATES if name in PROFILES else 1
             done = replay(stream, vectors, serves, tries=tries)
             lines.append((f"{source} {name}", done.cells()))
+            if name in PROFILES and name != "intent":
+                done = replay(stream, vectors, serves, tries=tries, is_volatile=is_volatile)
+                lines.append((f"{source} {name}, volatile left out", done.cells()))
         for most in VCACHE_ERRORS:
             done = replay_learning(stream, vectors, Vcache(most))
             lines.append((f"{source} vCache's rule, {most:.2f}", done.cells()))
