@@ -19,9 +19,12 @@ _FORMATS = {
 _ALIGNMENT = 32
 BLOCKS = {
     0: (1, 4), 1: (1, 2), 2: (32, 18), 3: (32, 20), 6: (32, 22), 7: (32, 24), 8: (32, 34),
-    10: (256, 84), 11: (256, 110), 12: (256, 144), 13: (256, 176), 14: (256, 210), 30: (1, 2),
+    10: (256, 84), 11: (256, 110), 12: (256, 144), 13: (256, 176), 14: (256, 210), 16: (256, 66),
+    17: (256, 74), 18: (256, 98), 19: (256, 50), 20: (32, 18), 21: (256, 110), 22: (256, 82),
+    23: (256, 136), 29: (256, 56), 30: (1, 2), 34: (256, 54), 35: (256, 66), 39: (32, 17),
+    40: (64, 36),
 }  # fmt: skip
-"""By ggml type: how many numbers a block has, and how many bytes. Of the types in common use."""
+"""By ggml type: how many numbers a block has, and how many bytes. Of all types that are read."""
 
 
 class TensorPlace(msgspec.Struct, frozen=True, kw_only=True):

@@ -8,7 +8,7 @@ import gguf
 import numpy as np
 import pytest
 import torch
-from gguf.constants import GGMLQuantizationType
+from gguf.constants import GGML_QUANT_SIZES, GGMLQuantizationType
 from gguf.quants import quantize
 from test_families import _ids, _loaded, _logits, _saved
 
@@ -18,6 +18,7 @@ from engine.models.model import Model
 from engine.sources.blueprint import Blueprint
 from engine.sources.folder import ModelFolder
 from engine.sources.gguf import GGUFFile
+from engine.sources.gguf_header import BLOCKS
 
 ROPE_KEYS = {
     "linear": {"rope.scaling.type": "linear", "rope.scaling.factor": 4.0},
@@ -147,7 +148,12 @@ def test_a_file_in_parts_is_read_from_any_of_them(tmp_path: Path) -> None:
 
 
 QUANTISED = ("F16", "BF16", "Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0", "TQ1_0", "TQ2_0")
-"""What the `gguf` package writes. K-quants come from real files only."""
+"""What the `gguf` package writes."""
+READ = (
+    *QUANTISED, "Q2_K", "Q3_K", "Q4_K", "Q5_K", "Q6_K", "IQ1_S", "IQ1_M", "IQ2_XXS", "IQ2_XS",
+    "IQ2_S", "IQ3_XXS", "IQ3_S", "IQ4_NL", "IQ4_XS", "MXFP4", "NVFP4",
+)  # fmt: skip
+"""What it reads."""
 
 
 @pytest.mark.parametrize("kind", QUANTISED)
@@ -171,6 +177,33 @@ def test_a_quantised_tensor_has_its_shape_and_nearly_its_values(tmp_path: Path, 
     assert np.array_equal(read.numpy(), gguf.quants.dequantize(stored, form).reshape(3, 512))
     assert np.abs(read.numpy() - values).max() < 0.5
     assert file.tensor("other.weight").tolist() == [1.0] * 5
+
+
+@pytest.mark.parametrize("kind", sorted(set(READ) - {"F16"}))
+def test_any_block_of_a_quantised_tensor_is_read_as_the_library_reads_it(
+    tmp_path: Path, kind: str
+) -> None:
+    """Random bytes: every field of a block has some value, or none that is a number."""
+    form = GGMLQuantizationType[kind]
+    numbers, num_bytes = GGML_QUANT_SIZES[form]
+    blocks = 512 // numbers
+    raw = np.random.default_rng(2).integers(0, 256, (3, blocks * num_bytes), dtype=np.uint8)
+    writer = gguf.GGUFWriter(tmp_path / "m.gguf", "llama")
+    writer.add_tensor("token_embd.weight", raw, raw_dtype=form)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    with np.errstate(all="ignore"):
+        read = GGUFFile(tmp_path / "m.gguf").tensor("token_embd.weight")
+        expected = gguf.quants.dequantize(raw, form)
+    assert read.shape == (3, 512)
+    assert np.array_equal(read.numpy(), expected.reshape(3, 512), equal_nan=True)
+
+
+def test_all_kinds_that_the_library_reads_are_known() -> None:
+    assert set(READ) - {"F16"} == {kind.name for kind in gguf.quants._type_traits}
+    assert {GGMLQuantizationType[kind] for kind in READ} <= set(BLOCKS)
 
 
 def test_all_kinds_of_metadata_are_read_as_the_library_reads_them(tmp_path: Path) -> None:
