@@ -32,7 +32,7 @@ class KVCache(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     dtype: Literal["int8", "int8-hq", "bf16", "fp32"] = "int8"
     """How keys and values are kept. `int8-hq` has a scale for each 32 channels of a head instead of
     one, which `int8` has for heads of more than 128 channels only: a little more memory and time,
-    a third less error; on CPUs."""
+    a fifth less error; on CPUs."""
     page_tokens: Literal[16, 32, 64] = 32
     """Tokens in a page."""
     memory: Bytes = _default(Bytes(256 * 2**20))
