@@ -150,6 +150,17 @@ def test_a_shadowed_tier_hardly_ever_serves_too_many_wrong_hits():
     assert sum(run.share > SHADOW.max_error for run in runs) <= 10
 
 
+def test_a_shadowed_tier_whose_hits_are_right_begins_to_serve_and_stops_when_they_are_not():
+    """Else the test before would pass with a tier that never serves."""
+    rng = random.Random(15)
+    traffic = Traffic(wrong=lambda n: 0.002 if n < 4000 else 0.05, error=0.03, audit=0.2)
+    runs = [simulate(traffic, SHADOW, rng, num_hits=8000, look_every=50) for _ in range(12)]
+    opened = [run for run in runs if run.served]
+    assert len(opened) >= 6
+    assert all(not run.changes[-1][1].serves for run in opened)
+    assert sum(run.share for run in opened) / len(opened) < 0.03
+
+
 def test_an_open_tier_closes_within_300_labels_when_one_in_twenty_is_wrong():
     rng = random.Random(12)
     traffic = Traffic(wrong=lambda _: 0.05)
