@@ -32,6 +32,10 @@ class Memo:
         if len(self._vectors) > self._max_texts:
             self._vectors.popitem(last=False)
 
+    def clear(self) -> None:
+        """Let go of all."""
+        self._vectors.clear()
+
 
 def _digest(text: str) -> bytes:
     # Lone surrogates come out of JSON.

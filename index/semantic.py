@@ -79,6 +79,10 @@ class Semantic(Protocol):
         """Let go of everything."""
         ...
 
+    def forget(self) -> None:
+        """Let go of what is remembered of questions, which then are embedded anew."""
+        ...
+
     def stats(self) -> SemanticStats:
         """Sizes now."""
         ...
@@ -116,6 +120,9 @@ class NoSemantic:
 
     def clear(self) -> None:
         """Nothing is held."""
+
+    def forget(self) -> None:
+        """Nothing is remembered."""
 
     def stats(self) -> SemanticStats:
         return SemanticStats(entries=0, scopes=0)
@@ -192,6 +199,9 @@ class SemanticIndex:
 
     def clear(self) -> None:
         self.vectors.clear()
+
+    def forget(self) -> None:
+        self._memo.clear()
 
     def stats(self) -> SemanticStats:
         return self.vectors.stats()

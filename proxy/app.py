@@ -260,6 +260,7 @@ class Proxy:
     def _forget(self) -> None:
         for site in self._sites():
             site.forget()
+        self._cache.semantic.forget()
 
     def _underway(self) -> dict[str, int]:
         return {
@@ -342,8 +343,7 @@ class Proxy:
 
 
 async def _nothing_to_reload() -> ReloadReport:
-    problem = "this process was started without a config file"
-    return ReloadReport(at=time.time(), ok=False, problems=(problem,))
+    return ReloadReport(at=time.time(), ok=False, problems=("started without a config file",))
 
 
 def _gate(admin: Admin) -> Gate:

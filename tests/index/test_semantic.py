@@ -111,6 +111,10 @@ async def test_a_question_that_is_asked_again_is_not_embedded_again(
     again = await semantic.search("other", "cat", limit=1)
     assert again.embedding == first.embedding
     assert embedder.embedded == ["cat"]
+    embedder.broken = False
+    semantic.forget()
+    await semantic.search("s", "cat", limit=1)
+    assert embedder.embedded == ["cat", "cat"], "nothing is remembered of what is to be forgotten"
 
 
 async def test_an_entry_is_confirmed_by_the_embedding_it_was_stored_with(
