@@ -88,7 +88,8 @@ async def test_near_questions_are_explained_with_the_rule_that_refused_them(dash
         await page.get_by_role("link", name="Explain", exact=True).click()
         await page.get_by_label("Request id").fill(asked.headers["x-request-id"])
         await page.keyboard.press("Enter")
-        assert "numbers" in await cells(page, "Verdict")
+        assert (await cells(page, "Stored and near"))[0] == "How do I clean 3 kettles?"
+        assert (await cells(page, "Verdict"))[0] == "similarity"
         await page.get_by_label("Request id").fill("nobody's")
         await page.keyboard.press("Enter")
         await expect(page.locator(".said")).to_contain_text("No request nobody's is remembered")
