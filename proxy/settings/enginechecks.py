@@ -12,7 +12,12 @@ def check_pages(
 ) -> Iterator[Finding]:
     """The KV cache of the engine at upstream `name`; `path` is the engine's own."""
     engine = config.upstreams[name].engine
-    disk = None if engine is None else engine.kv_cache.disk
+    if engine is None:
+        return
+    if engine.device == "cuda" and engine.kv_cache.dtype == "int8-hq":
+        message = "`int8-hq` is for CPUs: with `device: cuda` choose `int8` or `bf16`"
+        yield Finding(path=(*path, "kv_cache", "dtype"), message=message)
+    disk = engine.kv_cache.disk
     if disk is None:
         return
     place: Path = (*path, "kv_cache", "disk")

@@ -2,16 +2,21 @@
 
 import random
 
+import msgspec
 import pytest
 import torch
-from enginekit import Kit, drain
+from enginekit import Kit, drain, write_tiny
 from hypothesis import given
 from hypothesis import strategies as st
 
+from engine.engine import Engine
 from engine.kv.moves import Copy, PageMover, SwapIn, SwapOut
 from engine.kv.swap import CostMeter, Costs, SwapSlots, prefers_swap
-from engine.process.protocol import Purge, Sharing
+from engine.models.families import load_model
+from engine.process.protocol import Occupancy, Purge, Sharing
 from engine.sampling import Sampling
+from engine.sources.gguf import GGUFFile
+from engine.text.tokenizer import tokenizer_from_gguf
 
 NO_END = {256: -100.0, 258: -100.0}
 
@@ -60,28 +65,43 @@ def test_a_page_comes_back_bit_by_bit() -> None:
     assert torch.equal(storage, before[[0, 3, 1, 3]])
 
 
-@pytest.mark.parametrize("kv_dtype", ["fp32", "int8"])
-@pytest.mark.parametrize("kept", [{}, {"kv_swap_bytes": 0}, {"kv_prefix": False}])
-def test_share_evict_abort_purge_and_swap_at_a_full_pool_change_no_answer(
-    tiny: Kit, kv_dtype: str, kept: dict
-) -> None:
+@pytest.fixture(scope="module")
+def windowed(tmp_path_factory: pytest.TempPathFactory) -> Kit:
+    """Its first layer sees 24 tokens; heads are long enough for groups of channels."""
+    path = write_tiny(tmp_path_factory.mktemp("windowed") / "Tiny.gguf", head_dim=64).path
+    file = GGUFFile(path)
+    model = load_model(file, weights="fp32", max_positions=512, progress=lambda _: None)
+    model.shape = msgspec.structs.replace(model.shape, windows=(24, None))
+    return Kit(model, tokenizer_from_gguf(file))
+
+
+def _survives(
+    kit: Kit, kv_dtype: str, *, num_prompts: int, most_choices: int, max_tokens: int, kept: dict
+) -> Occupancy:
     """Prompts that begin alike arrive, are aborted, purged and preempted; freed pages are poisoned.
     Whatever finishes answers as an engine without a limit does."""
     source = random.Random(6)
     begins = [[source.randrange(256) for _ in range(40)] for _ in range(2)]
     prompts = [
         [*begins[n % 2][: source.randrange(16, 40)], *(source.randrange(256) for _ in range(9))]
-        for n in range(18)
+        for n in range(num_prompts)
     ]
-    sampling = Sampling(temperature=0, max_tokens=40, logit_bias=NO_END)
-    roomy = tiny.engine(kv_dtype=kv_dtype, page_tokens=16, num_pages=200, kv_prefix=False)
-    for number, ids in enumerate(prompts):
-        roomy.add(number, ids, sampling=sampling)
+    sampling = Sampling(temperature=0, max_tokens=max_tokens, logit_bias=NO_END)
+
+    def add(engine: Engine, number: int) -> None:
+        engine.add(
+            number, prompts[number], sampling=sampling, num_choices=1 + number % most_choices,
+            sharing=Sharing(tags=(str(number % 2),)),
+        )  # fmt: skip
+
+    roomy = kit.engine(kv_dtype=kv_dtype, page_tokens=16, num_pages=200, kv_prefix=False)
+    for number in range(num_prompts):
+        add(roomy, number)
     expected = {key: answer.text for key, answer in drain(roomy).items()}
-    engine = tiny.engine(
+    engine = kit.engine(
         kv_dtype=kv_dtype, page_tokens=16, num_pages=10, step_tokens=32, max_batch=6, **kept
     )
-    waiting = list(range(18))
+    waiting = list(range(num_prompts))
 
     def disturb() -> None:
         used = {page for page in range(10) if engine.pages.state(page).value != "free"}
@@ -89,11 +109,9 @@ def test_share_evict_abort_purge_and_swap_at_a_full_pool_change_no_answer(
         engine._paging.slots.check_integrity()
         for _ in range(source.randrange(3)):
             if waiting:
-                number = waiting.pop()
-                tags = (str(number % 2),)
-                engine.add(number, prompts[number], sampling=sampling, sharing=Sharing(tags=tags))
+                add(engine, waiting.pop())
         if source.random() < 0.04:
-            engine.abort(source.randrange(18))
+            engine.abort(source.randrange(num_prompts))
         if source.random() < 0.04:
             engine.purge(Purge(tags=(str(source.randrange(2)),)))
 
@@ -105,4 +123,24 @@ def test_share_evict_abort_purge_and_swap_at_a_full_pool_change_no_answer(
     now = engine.occupancy()
     assert (now.preemptions > 0, now.swaps > 0) == (True, "kv_swap_bytes" not in kept)
     assert now.free_pages == 10
+    return now
+
+
+@pytest.mark.parametrize(
+    ("kv_dtype", "kept"),
+    [
+        ("fp32", {}), ("int8", {}), ("int8", {"kv_swap_bytes": 0}), ("int8", {"kv_prefix": False}),
+    ],
+)  # fmt: skip
+def test_share_evict_abort_purge_and_swap_at_a_full_pool_change_no_answer(
+    tiny: Kit, kv_dtype: str, kept: dict
+) -> None:
+    now = _survives(tiny, kv_dtype, num_prompts=18, most_choices=1, max_tokens=40, kept=kept)
     assert (now.cached_tokens > 0) == ("kv_prefix" not in kept)
+
+
+@pytest.mark.parametrize("kept", [{}, {"kv_swap_bytes": 0}])
+def test_nor_do_they_with_windows_groups_of_channels_and_several_choices(
+    windowed: Kit, kept: dict
+) -> None:
+    _survives(windowed, "int8-hq", num_prompts=12, most_choices=2, max_tokens=32, kept=kept)
