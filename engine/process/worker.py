@@ -149,7 +149,10 @@ def _begin(message: Generate, loaded: Loaded, compiler: Compiler) -> Sequence[Fr
         return _admit(message.request_id, message.request, loaded, grammar=None)
     grammar = compiler.kept(constraint)
     if grammar is None:
-        compiler.submit(message.request_id, message.request, constraint)
+        try:
+            compiler.submit(message.request_id, message.request, constraint)
+        except RequestRefused as error:
+            return (_failed(message.request_id, error),)
         return ()
     return _admit(message.request_id, message.request, loaded, grammar=grammar)
 

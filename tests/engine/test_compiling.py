@@ -57,6 +57,30 @@ def test_a_request_that_was_dropped_meanwhile_is_not_taken(slow: Slow) -> None:
     assert taken == [False, True]
 
 
+def test_what_nobody_waits_for_any_more_is_not_compiled(slow: Slow) -> None:
+    delivered: queue.SimpleQueue[Compiled] = queue.SimpleQueue()
+    compiler = Compiler(slow, delivered.put)
+    for request_id in range(100):
+        compiler.submit(request_id, Request(prompt="a"), ANY)
+    for request_id in range(1, 99):
+        compiler.drop(request_id)
+    slow.may.set()
+    assert [delivered.get(timeout=30).request_id for _ in range(2)] == [0, 99]
+    assert delivered.empty()
+
+
+def test_too_many_that_wait_are_refused(slow: Slow) -> None:
+    compiler = Compiler(slow, lambda _: None)
+    for request_id in range(256):
+        compiler.submit(request_id, Request(prompt="a"), ANY)
+    with pytest.raises(RequestRefused) as caught:
+        compiler.submit(256, Request(prompt="a"), ANY)
+    assert caught.value.code == "grammars_busy"
+    compiler.drop(255)
+    compiler.submit(256, Request(prompt="a"), ANY)
+    slow.may.set()
+
+
 def test_what_is_no_schema_is_delivered_as_a_refusal(slow: Slow) -> None:
     delivered: queue.SimpleQueue[Compiled] = queue.SimpleQueue()
     slow.may.set()
