@@ -31,7 +31,8 @@ upload:download input:output read:write encrypt:decrypt encode:decode
 compress:decompress lock:unlock mount:unmount install:uninstall connect:disconnect login:logout
 log:unlog subscribe:unsubscribe follow:unfollow accept:reject,refuse,decline agree:disagree
 approve:reject accept:deny admit:deny remember:forget teach:learn ask:answer
-arrive:leave,depart come:go arrival:departure ascend:descend rise:fall,set alive:dead live:die birth:death born:die
+arrive:leave,depart come:go arrival:departure ascend:descend
+rise:fall,set alive:dead live:die birth:death born:die
 male:female man:woman
 boy:girl husband:wife father,dad:mother,mom,mum son:daughter brother:sister uncle:aunt king:queen
 parent:child teacher:student employer:employee employ:dismiss hire:fire buyer:seller

@@ -6,6 +6,7 @@ import msgspec
 
 from index.guards.distance import mistyped
 from index.guards.guard import Guard
+from index.guards.numerals import numbers_in
 from index.guards.text import Text
 from index.guards.wordset import wordset
 
@@ -61,7 +62,7 @@ def _read(text: Text) -> Names:
 
 def _acronyms(text: Text) -> Iterator[str]:
     pairs = zip(text.words, text.raws, strict=True)
-    return (word for word, raw in pairs if len(raw) > 1 and raw.isupper())
+    return (word for word, raw in pairs if len(raw) > 1 and raw.isupper() and not numbers_in(word))
 
 
 def _named(words: Iterable[str]) -> frozenset[str]:

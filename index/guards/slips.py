@@ -12,7 +12,7 @@ from index.guards.text import Text
 _LEAST_LETTERS = 8
 _LEAST_WORD = 5
 _SILENT = re.compile(
-    r"(?<=[^\W\d_]{2})['-](?=[^\W\d_]{2})|(?<=[^\W\d_])'(?=(?:s|t|d|m|re|ll|ve)\b)"
+    r"(?<=[^\W\d_])-(?=[^\W\d_]{2})|(?<=[^\W\d_]{2})'(?=[^\W\d_]{2})|(?<=[^\W\d_])'(?=(?:s|t|d|m|re|ll|ve)\b)"
     r"|(?<=[^\W\d_]{2})[?.,!:;]++(?!\S)|(?<=\w)[?.,]++(?!\S)|(?<![?.])[?.]++\Z|\?(?=[^\W\d_]\Z)"
 )
 """Marks that a typist leaves out."""

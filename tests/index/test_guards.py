@@ -252,6 +252,7 @@ PASSED = {
         ("salt & pepper, and/or oil", "salt and pepper and or oil"),
         ("a well-known e-mail app", "a well known email app"),
         ("which is it - really?", "which is it really?"),
+        ("songs of the 1960's", "songs of the 1960s"),
     ],
     "quotes": [('who said "Enough of it."', 'who said "enough of it"')],
     "language": [("where is the café", "where is the cafe")],
@@ -259,6 +260,7 @@ PASSED = {
         ("who painted the Night Watch", "who painted the night watch"),
         ("How Do I Bake Bread At Home", "how do I bake bread at home"),
         ("how big is the US", "how big is the USA"),
+        ("was it in World War II", "was it in World War 2"),
     ],
     "antonyms": [
         ("open the window", "open the big window"),

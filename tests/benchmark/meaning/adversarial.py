@@ -1,8 +1,10 @@
-"""Pairs made to deceive: written for this benchmark by somebody who did not write the guards.
+"""Pairs made to deceive, in two files of one shape (a, b, same, kind, lang).
 
-`adversarial.jsonl` (a, b, same, kind, lang) is part of the repository. English is read with the
-embedder measured; Chinese with the multilingual one and its own thresholds, and where that is not
-installed at a similarity of 1, so that the guards alone decide.
+`adversarial.jsonl` was written for this benchmark by somebody who did not write the guards;
+`notations.jsonl` (numerals, units, addresses, formulae, code, spelling) by who mended them: the
+first measures, the second keeps what was mended. English is read with the embedder measured;
+Chinese with the multilingual one and its own thresholds, and where that is not installed at a
+similarity of 1, so that the guards alone decide.
 """
 
 from collections.abc import Mapping
@@ -16,35 +18,42 @@ from meaning.policies import Serves
 from meaning.sets import Row, Rows
 from meaning.vectors import Vector, Vectors
 
-PAIRS = Path(__file__).with_name("adversarial.jsonl")
+FILES = {"Pairs made to deceive": "adversarial.jsonl", "Numerals and notations": "notations.jsonl"}
 COMPARED = ("cos 0.90", "strict", "balanced")
-
-
-def adversarial(lang: str) -> Rows:
-    """The pairs of one language."""
-    rows = [msgspec.json.decode(line) for line in PAIRS.read_bytes().splitlines()]
-    return [row for row in rows if row["lang"] == lang]
 
 
 async def bench_adversarial(
     lang: str, embedder: Embedder | None, folder: Path, policies: Mapping[str, Serves]
 ) -> None:
     """Share served by kind of trap, for one language; without an embedder the guards alone."""
-    rows = adversarial(lang)
-    vectors: Mapping[str, Vector] = {}
-    if embedder is not None:
-        texts = (row[side] for row in rows for side in ("a", "b"))
-        vectors = await Vectors(embedder, folder).of(texts)
+    for title, file in FILES.items():
+        if rows := _pairs(file, lang):
+            texts = [row[side] for row in rows for side in ("a", "b")]
+            vectors = None if embedder is None else await Vectors(embedder, folder).of(texts)
+            _bench(f"{title}, {lang}", rows, vectors, policies)
+
+
+def _pairs(file: str, lang: str) -> Rows:
+    lines = Path(__file__).with_name(file).read_bytes().splitlines()
+    return [row for row in map(msgspec.json.decode, lines) if row["lang"] == lang]
+
+
+def _bench(
+    title: str,
+    rows: Rows,
+    vectors: Mapping[str, Vector] | None,
+    policies: Mapping[str, Serves],
+) -> None:
     counts: dict[str, dict[str, Share]] = {}
     for row in rows:
-        similarity = 1.0 if embedder is None else _similarity(row, vectors)
+        similarity = 1.0 if vectors is None else _similarity(row, vectors)
         label = "same" if row["same"] else "different"
-        for key in (f"{lang} {label}", f"{lang} {label} {row['kind']}"):
+        for key in (label, f"{label} {row['kind']}"):
             shares = counts.setdefault(key, {name: Share() for name in COMPARED})
             for name, share in shares.items():
                 share.count(policies[name](row["b"], row["a"], similarity))
     table(
-        f"Adversarial pairs, {lang}: share served (of `same`: right; of `different`: wrong)",
+        f"{title}: share served (of `same`: right; of `different`: wrong)",
         ["pairs", *COMPARED],
         ((key, [counts[key]["strict"].total, *counts[key].values()]) for key in sorted(counts)),
     )
