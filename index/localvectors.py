@@ -10,7 +10,8 @@ from index.vectorplace import Candidate, SemanticStats
 from index.vectors import Vector
 
 
-class _Record(msgspec.Struct, frozen=True):
+# Of a million of them the collector of cycles need not know.
+class _Record(msgspec.Struct, frozen=True, gc=False):
     vector_id: int
     key: str
     scope: str

@@ -4,6 +4,8 @@ Prompts come from clients, and some expressions take exponential time on some of
 tried where nothing else of the process runs meanwhile.
 """
 
+import time
+from collections.abc import Iterable
 from functools import lru_cache
 from typing import Any
 
@@ -11,7 +13,8 @@ import msgspec
 import regex  # type: ignore[import-untyped]  # no stubs are published with it
 
 SECONDS = 0.05
-"""Of processor time, on one text: a thousand times what an expression takes."""
+"""Of processor time, on one text, for all that are tried on it together: a thousand times what an
+expression takes."""
 _KEPT_READINGS = 4096
 
 
@@ -19,10 +22,6 @@ class OwnPattern(msgspec.Struct, frozen=True):
     """An expression in Python's grammar, letter case aside."""
 
     compiled: Any
-
-    def is_in(self, text: str) -> bool:
-        """Whether it is found. Raises TimeoutError when that takes too long to tell."""
-        return self.compiled.search(text, timeout=SECONDS) is not None
 
     def all_in(self, text: str) -> tuple[str, ...] | None:
         """What is found, in lower case, sorted; None when that takes too long to tell. What was
@@ -36,6 +35,18 @@ def own_pattern(pattern: str) -> OwnPattern:
         return OwnPattern(regex.compile(pattern, regex.IGNORECASE))
     except regex.error as error:
         raise ValueError(f"{error.msg} at position {error.pos}") from error
+
+
+def any_in(patterns: Iterable[OwnPattern], text: str) -> bool:
+    """Whether one of them is found. Raises TimeoutError when that takes too long to tell."""
+    ends = time.process_time() + SECONDS
+    for pattern in patterns:
+        left_s = ends - time.process_time()
+        if left_s <= 0:
+            raise TimeoutError
+        if pattern.compiled.search(text, timeout=left_s):
+            return True
+    return False
 
 
 @lru_cache(maxsize=_KEPT_READINGS)

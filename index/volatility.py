@@ -10,7 +10,7 @@ from re import Pattern
 
 import msgspec
 
-from index.ownpattern import OwnPattern, own_pattern
+from index.ownpattern import OwnPattern, any_in, own_pattern
 
 OWN = "volatile:pattern"
 SLOW = "volatile:slow"
@@ -37,14 +37,14 @@ class Patterns(msgspec.Struct, frozen=True, kw_only=True):
     def excuse(self, prompt: str) -> bool:
         """Whether the prompt is never taken for volatile, whatever else speaks for it."""
         try:
-            return any(pattern.is_in(prompt) for pattern in self.never)
+            return any_in(self.never, prompt)
         except TimeoutError:
             return False
 
     def _own(self, prompt: str) -> str | None:
         text = _ends(prompt)
         try:
-            return OWN if any(pattern.is_in(text) for pattern in self.own) else None
+            return OWN if any_in(self.own, text) else None
         except TimeoutError:
             return SLOW
 
@@ -100,8 +100,11 @@ _NOW = (
     r"|ongoing|right now|just now|still)\b"
 )
 _NEWEST = (
-    r"\b(?:latest|newest|most recent(?:ly)?|recent(?:ly)?|current|breaking|live|real[- ]?time"
+    r"\b(?:latest|newest|most recent(?:ly)?|recent(?:ly)?|current|breaking|real[- ]?time"
     r"|up[- ]to[- ]date|trending|last time|next)\b"
+    # Not of who lives somewhere.
+    r"|\blive (?:scores?|streams?|streaming|updates?|coverage|results?|news|feed|tv|traffic|prices?"
+    r"|games?|match(?:es)?|shows?|concerts?|events?|music|now|today|tonight)\b"
 )
 _THINGS_OF_MINE = (
     r"(?:balance|account|card|bill|bills|order|orders|package|parcel|delivery|shipment|flight"

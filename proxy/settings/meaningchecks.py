@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator
 
 from index.calibration import calibration_of
-from index.ownpattern import own_pattern
+from index.ownpattern import any_in, own_pattern
 from index.verdict import ALL_GUARDS
 from proxy.settings.config import Policy
 from proxy.settings.embedder import Embedder
@@ -54,7 +54,7 @@ def _patterns(patterns: Iterable[str], path: Path) -> Iterator[Finding]:
 
 def _pattern(pattern: str, path: Path) -> Iterator[Finding]:
     try:
-        finds_nothing = own_pattern(pattern).is_in("")
+        finds_nothing = any_in((own_pattern(pattern),), "")
     except ValueError as error:
         yield Finding(path=path, message=f"not a regular expression: {error}")
         return

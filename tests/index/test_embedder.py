@@ -118,6 +118,19 @@ async def test_texts_that_wait_share_one_trip_to_the_thread(
     assert len(runtime.batches) <= 2
 
 
+async def test_more_texts_than_a_batch_holds_are_answered_whole_beside_others(
+    gated: tuple[ModelEmbedder, GatedRuntime],
+) -> None:
+    embedder, runtime = gated
+    many = ["a" * size for size in range(1, 258)]
+    asked = [asyncio.ensure_future(embedder.embed(texts)) for texts in (["b"], many, ["cc"])]
+    await asyncio.sleep(0)
+    runtime.gate.set()
+    one, all_of_many, other = await asyncio.gather(*asked)
+    assert all_of_many[:, 0].tolist() == [float(len(text)) for text in many]
+    assert (float(one[0, 0]), float(other[0, 0])) == (1.0, 2.0)
+
+
 async def test_who_stops_waiting_disturbs_nobody(
     gated: tuple[ModelEmbedder, GatedRuntime],
 ) -> None:
