@@ -62,11 +62,14 @@ def _read(text: Text) -> Names:
 
 def _acronyms(text: Text) -> Iterator[str]:
     pairs = zip(text.words, text.raws, strict=True)
-    return (word for word, raw in pairs if len(raw) > 1 and raw.isupper() and not numbers_in(word))
+    return (word for word, raw in pairs if len(raw) > 1 and raw.isupper())
 
 
 def _named(words: Iterable[str]) -> frozenset[str]:
-    return frozenset(_ALIASES.get(word, word) for word in words if word not in _COMMON)
+    """But for numbers, which have a guard of their own (`World War II`)."""
+    return frozenset(
+        _ALIASES.get(word, word) for word in words if word not in _COMMON and not numbers_in(word)
+    )
 
 
 def _compare(a: Names, b: Names) -> str | None:

@@ -33,7 +33,7 @@ class _Sum:
         self._part = number
         self._is_spelled = is_spelled
 
-    def worth(self) -> Number:
+    def worth(self) -> int | Fraction:
         return self._whole + self._part
 
     def scaled(self, scale: int) -> bool:
