@@ -1,13 +1,11 @@
 """What the dashboard's tests share: a proxy with traffic, a browser, and a page of each view."""
 
-import os
-import shutil
 import sys
 from pathlib import Path
 
 import pytest
 import pytest_asyncio
-from playwright.async_api import async_playwright
+from chromium import chromium
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "proxy"))
 
@@ -30,22 +28,12 @@ routes:
 """
 
 
-def chromium() -> str | None:
-    names = (os.environ.get("CHROMIUM"), "chromium", "chromium-browser", "google-chrome")
-    return next((found for name in names if name and (found := shutil.which(name))), None)
-
-
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def browser():
-    path = chromium()
-    if path is None:
-        pytest.skip("needs Chromium: install Debian's `chromium`, or name one in CHROMIUM")
-    async with async_playwright() as playwright:
-        # Chromium's sandbox does not start as root.
-        options = ["--no-sandbox"] if os.geteuid() == 0 else []
-        launched = await playwright.chromium.launch(executable_path=path, args=options)
+    async with chromium() as launched:
+        if launched is None:
+            pytest.skip("needs Chromium: install Debian's `chromium`, or name one in CHROMIUM")
         yield launched
-        await launched.close()
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
