@@ -5,6 +5,7 @@ lists. The few that grow large get an index of their own. No scope holds vectors
 would take four times the memory: those are with the entries in the store.
 """
 
+import threading
 from concurrent.futures import Executor, ThreadPoolExecutor
 from typing import Protocol
 
@@ -17,7 +18,7 @@ from index.vectors import Match, Vector
 GROW_AT = 256
 """A scope with more entries than this is searched through an index."""
 
-GRAPH_AT = 20_000
+GRAPH_AT = 5_000
 """With more than this, through a graph."""
 
 
@@ -64,6 +65,7 @@ class Scopes:
         self._dimension = dimension
         self._graph_at = graph_at
         self._builder: Executor | None = None
+        self._stopping = threading.Event()
         self._scopes: dict[str, _Scope] = {}
 
     def __len__(self) -> int:
@@ -99,14 +101,20 @@ class Scopes:
             held.check_integrity()
 
     def close(self) -> None:
-        """Let go of the thread that makes graphs. Idempotent."""
+        """End the thread that makes graphs; blocks until its step is over. Idempotent."""
+        self._stopping.set()
         if self._builder is not None:
             self._builder.shutdown(wait=True, cancel_futures=True)
 
     def _grown(self, small: SmallScope) -> LargeScope:
         if self._builder is None:
             self._builder = ThreadPoolExecutor(max_workers=1, thread_name_prefix="graph")
-        large = LargeScope(self._dimension, builder=self._builder, graph_at=self._graph_at)
+        large = LargeScope(
+            self._dimension,
+            builder=self._builder,
+            stopping=self._stopping,
+            graph_at=self._graph_at,
+        )
         for vector_id, vector in zip(small.ids, decoded(small.codes), strict=True):
             large.add(vector_id, vector)
         return large
