@@ -89,7 +89,7 @@ def test_greedy_tokens_and_log_probabilities_are_those_of_the_float32_reference(
         logprobs = logits.log_softmax(-1)
         for at, top in enumerate(prompt["top5"]):
             got = logprobs[at, top["ids"]]
-            assert torch.allclose(got, torch.tensor(top["logprobs"]), atol=5e-4), prompt["name"]
+            assert torch.allclose(got, torch.tensor(top["logprobs"]), atol=1e-4), prompt["name"]
     assert checked > 50
 
 
@@ -129,8 +129,8 @@ def test_int8_pages_keep_the_distribution_of_unquantised_ones(smollm2: Kit) -> N
     kl = (exact.exp() * (exact - rounded)).sum(-1).mean().item()
     kept = (exact.argmax(-1) == rounded.argmax(-1)).float().mean().item()
     print(f"INT8 pages, {len(ids)} tokens: KL {kl:.2e}, top-1 kept {kept:.4f}")
-    assert 0 < kl < 4e-4
-    assert kept >= 0.985
+    assert 0 < kl <= 2e-4
+    assert kept >= 0.993
 
 
 def test_bf16_weights_answer_like_fp32_ones_where_the_choice_is_clear(
