@@ -31,7 +31,7 @@ class Sought(msgspec.Struct, frozen=True, kw_only=True):
     candidates: tuple[Candidate, ...] = ()
     """Best first."""
     reason: str | None = None
-    """Why nothing was sought: `off` | `empty` | `script` | `too_long` | `fault`."""
+    """Why nothing was sought: `off` | `empty` | `script` | `too_long` | `unreadable` | `fault`."""
 
 
 class Semantic(Protocol):
