@@ -1,6 +1,7 @@
 """The worker as a process of its own, on the tiny model: only what crosses the border."""
 
 import asyncio
+import contextlib
 import errno
 import os
 import signal
@@ -263,50 +264,50 @@ async def test_a_worker_that_cannot_be_started_for_a_while_is_there_after_it(
     await client.close()
 
 
-async def test_a_worker_that_talks_nonsense_is_left_for_the_next(tmp_path: Path) -> None:
+@contextlib.asynccontextmanager
+async def _workers_that_say(path: Path, *said: bytes) -> AsyncIterator[None]:
+    """One after the other; the last one stays."""
+    left, writers = list(said), []
+
+    async def speak(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writers.append(writer)
+        writer.write(left.pop(0))
+        if left:
+            writer.close()
+
+    server = await asyncio.start_unix_server(speak, path=path)
+    yield
+    server.close()
+    for writer in writers:
+        writer.close()
+        await writer.wait_closed()
+
+
+@pytest.mark.parametrize(
+    "first",
+    [
+        struct.pack("<I", 2**31),
+        struct.pack("<I", 2) + b"\xc1\xc1",
+        frame(Unusable(message="out of memory", passing=True)),
+    ],
+    ids=["no length", "no message", "too little memory at loading"],
+)
+async def test_what_a_worker_fails_with_is_no_matter_to_the_next(
+    tmp_path: Path, first: bytes
+) -> None:
     ready = Ready(
         max_context=1, weights="", page_bytes=1, bytes_per_token=1, num_pages=1, load_s=0.0
     )
-    answers = [struct.pack("<I", 2**31), struct.pack("<I", 2) + b"\xc1\xc1", frame(ready)]
-
-    async def answered(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        writer.write(answers.pop(0))
-
     path = tmp_path / "worker.sock"
-    async with await asyncio.start_unix_server(answered, path=path):
-        client = EngineClient(EngineConfig(model=""), shared=str(path))
+    client = EngineClient(EngineConfig(model=""), shared=str(path))
+    async with _workers_that_say(path, first, frame(ready)):
         await client.start()
         assert await client.ready(timeout_s=DEADLINE_S) == ready
         await client.close()
 
 
-async def test_too_little_memory_at_loading_is_tried_again(tmp_path: Path) -> None:
-    lacking = Unusable(message="out of memory", passing=True)
-    ready = Ready(
-        max_context=1, weights="", page_bytes=1, bytes_per_token=1, num_pages=1, load_s=0.0
-    )
-    answers = [lacking, ready]
-    client = EngineClient(EngineConfig(model=""), shared=str(tmp_path / "worker.sock"))
-    reasons = []
-
-    async def answered(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        reasons.append(client.state())
-        message = answers.pop(0)
-        writer.write(frame(message))
-        if message is lacking:
-            writer.close()
-
-    async with await asyncio.start_unix_server(answered, path=tmp_path / "worker.sock"):
-        await client.start()
-        await client.ready(timeout_s=DEADLINE_S)
-        await client.close()
-    assert reasons == ["loading", "loading"]
-
-
 @pytest.mark.parametrize(
-    "last",
-    [frame(Inspect()), struct.pack("<I", 3) + b"\xc1\xc1\xc1", struct.pack("<I", 2**31)],
-    ids=["gone", "no message", "no length"],
+    "last", [frame(Inspect()), struct.pack("<I", 3) + b"\xc1\xc1\xc1"], ids=["gone", "nonsense"]
 )
 async def test_a_worker_ends_when_its_parent_is_gone_or_talks_nonsense(
     tiny_files: Tiny, last: bytes
