@@ -119,8 +119,8 @@ class Kernels:
         for function in (self._linear, self._attend, self._write, self._layer):
             function.restype = None
         self._pages: WeakKeyDictionary[LayerPages, _PagesStruct] = WeakKeyDictionary()
-        # All layers of a step ask for the same.
-        self._batch_of: AttentionSpans | None = None
+        # Most layers of a step ask for the same; some models have two kinds of rotation.
+        self._batch_of: tuple[Rotation, torch.Tensor, AttentionSpans] | None = None
         self._batch = _BatchStruct()
 
     def phase_times(self) -> PhaseTimes:
@@ -180,18 +180,26 @@ class Kernels:
         output."""
         assert hidden.is_contiguous()
         assert hidden.dtype == torch.float32, hidden.dtype
-        if spans is not self._batch_of:
+        batch = self._batch_struct(rotation, slots, spans)
+        centre = pages.turned_centre
+        self._layer(
+            ctypes.byref(weights), ctypes.byref(self._pages_of(pages)),
+            None if centre is None else centre.data_ptr(), ctypes.byref(batch),
+            hidden.data_ptr(), _threads(),
+        )  # fmt: skip
+
+    def _batch_struct(
+        self, rotation: Rotation, slots: torch.Tensor, spans: AttentionSpans
+    ) -> _BatchStruct:
+        """Points into all three; `_batch_of` lets them live."""
+        known = self._batch_of
+        if known is None or not (known[0] is rotation and known[1] is slots and known[2] is spans):
             self._batch = _BatchStruct(
                 rotation.cos.data_ptr(), rotation.sin.data_ptr(), slots.data_ptr(), len(slots),
                 _spans_struct(spans),
             )  # fmt: skip
-            self._batch_of = spans
-        centre = pages.turned_centre
-        self._layer(
-            ctypes.byref(weights), ctypes.byref(self._pages_of(pages)),
-            None if centre is None else centre.data_ptr(), ctypes.byref(self._batch),
-            hidden.data_ptr(), _threads(),
-        )  # fmt: skip
+            self._batch_of = (rotation, slots, spans)
+        return self._batch
 
     def _pages_of(self, pages: LayerPages) -> _PagesStruct:
         struct = self._pages.get(pages)

@@ -76,6 +76,24 @@ def test_a_layer_computes_what_its_plain_form_computes(
     assert differences.float().mean() < 0.01
 
 
+def test_layers_of_one_step_may_turn_their_keys_differently(int8_tiny: Kit) -> None:
+    """As those of models that have a rope of their own for sliding windows."""
+    model = int8_tiny.model
+    layout = PageLayout.of(model.shape, dtype="int8", page_tokens=32)
+    pools = [PagePool(layout, 1) for _ in range(2)]
+    chunk = Chunk(token_ids=[0] * 20, first=0, pages=[0], samples=True)
+    batch = build_batch([chunk], page_tokens=32)
+    hidden = torch.randn(20, model.shape.hidden_size)
+    layer = model._layers[0]
+    for positions in (batch.positions, batch.positions * 7):
+        rotation = model._rope.at(positions)
+        plain, fused = (
+            form(hidden.clone(), rotation, pool.layers[0], batch.slots, batch.spans)
+            for form, pool in ((layer._plain, pools[0]), (layer, pools[1]))
+        )
+        assert (fused - plain).norm() < 2e-3 * (plain - hidden).norm()
+
+
 def test_a_sequence_answers_the_same_alone_and_in_company(int8_tiny: Kit) -> None:
     prompts = [[(7 * i + n) % 256 for i in range(1 + 17 * n)] for n in range(10)]
     sampling = Sampling(temperature=0, max_tokens=24, logit_bias=NO_END)
