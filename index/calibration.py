@@ -22,6 +22,13 @@ class Calibration(msgspec.Struct, frozen=True):
                 return worth + (cosine - low) * (more - worth) / (high - low)
         return cosine
 
+    def cosine_of(self, worth: float) -> float:
+        """The other way: this embedder's cosine that is worth so much."""
+        for (low, least), (high, most) in pairwise(self.points):
+            if worth <= most:
+                return low + (worth - least) * (high - low) / (most - least)
+        return worth
+
 
 AS_IT_IS = Calibration(((-1.0, -1.0), (1.0, 1.0)))
 

@@ -18,13 +18,13 @@ from proxy.admin.office import Office
 from proxy.auditing.audits import Audits
 from proxy.background import Background
 from proxy.cache import Cache
-from proxy.counts import Counts
+from proxy.counts import HELD_BYTES, Counts, servers_of, total_of
 from proxy.dashboard import history
 from proxy.dashboard.sample import Sample, sample_of
 from proxy.dataport import DataPort, data_app
 from proxy.embedding import Embedding
 from proxy.flight import Listener
-from proxy.gate import Gate
+from proxy.gate import gate_of
 from proxy.gathering import Count, Process
 from proxy.health import Health
 from proxy.journal.records import Records
@@ -36,7 +36,6 @@ from proxy.observing.sizes import Sizes
 from proxy.peers import Alone, Peers
 from proxy.reload import Change, ReloadReport, change_to
 from proxy.settings import config as written
-from proxy.settings.listeners import Admin
 from proxy.site import Shared, Site, make_site
 from proxy.tenants import ANONYMOUS
 from proxy.transfer.counter import Transfer
@@ -125,7 +124,7 @@ class Proxy:
             self._site, begin=self._desk.begin, watchers=(self._desk.note, self.records.note)
         )
         self.data = data_app(self._port, self.health)
-        self.admin = admin_app(self._office(), lambda: _gate(self.config.admin))
+        self.admin = admin_app(self._office(), lambda: gate_of(self.config.admin))
 
     @property
     def config(self) -> written.Config:
@@ -247,15 +246,15 @@ class Proxy:
             "workers": len(counts),
             "in_flight": sum(one.in_flight for one in counts),
             "waiting": sum(one.waiting for one in counts),
-            "held_bytes": self.held_bytes(),
-            "requests": self._metrics.by_outcome(),
-            "upstreams": self._site.sender.states(),
+            "held_bytes": int(total_of(counts, HELD_BYTES)),
+            "requests": await self._metrics.read(self._metrics.by_outcome),
+            "upstreams": servers_of(counts),
             "engines": await self._kept.figures(),
             "reload": self.health.reloaded(),
         }
 
-    def _sample(self, at: float) -> Sample:
-        return sample_of(self._metrics.totals(), at=at)
+    async def _sample(self, at: float) -> Sample:
+        return await self._metrics.read(lambda: sample_of(self._metrics.totals(), at=at))
 
     def _forget(self) -> None:
         for site in self._sites():
@@ -266,7 +265,7 @@ class Proxy:
         return {
             "rejoinder_flights": self.in_flight(),
             "rejoinder_waiting_clients": len(self.listeners()),
-            "rejoinder_held_bytes": self.held_bytes(),
+            HELD_BYTES: self.held_bytes(),
         }
 
     def in_flight(self) -> int:
@@ -344,7 +343,3 @@ class Proxy:
 
 async def _nothing_to_reload() -> ReloadReport:
     return ReloadReport(at=time.time(), ok=False, problems=("started without a config file",))
-
-
-def _gate(admin: Admin) -> Gate:
-    return Gate(token=admin.token, hosts=frozenset(admin.hosts))

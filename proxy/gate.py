@@ -14,9 +14,11 @@ from urllib.parse import urlsplit
 import msgspec
 
 from proxy.errors import ClientError
+from proxy.settings.listeners import Admin
 
 OPEN_PATHS = frozenset({"/healthz", "/readyz"})
 """Asked by orchestrators, which have no token."""
+METRICS = "/metrics"
 _PAGE = re.compile(r"/|/dashboard/page/[a-z]+\.[a-z]+")
 """The dashboard's own files, which ask for the token; they hold nothing of the proxy."""
 
@@ -26,6 +28,8 @@ class Gate(msgspec.Struct, frozen=True, kw_only=True):
 
     token: str
     hosts: frozenset[str]
+    open_metrics: bool = False
+    """The metrics are told without the token."""
 
     def __repr__(self) -> str:
         return f"Gate(hosts={sorted(self.hosts)!r})"
@@ -37,7 +41,8 @@ class Gate(msgspec.Struct, frozen=True, kw_only=True):
         origin = headers.get("origin")
         if origin is not None and not self._knows(urlsplit(origin).netloc):
             raise _forbidden("Origin", origin)
-        if self.token and path not in OPEN_PATHS and not _PAGE.fullmatch(path):
+        is_open = path in OPEN_PATHS or (self.open_metrics and path == METRICS)
+        if self.token and not is_open and not _PAGE.fullmatch(path):
             given = headers.get("authorization", "").removeprefix("Bearer ").strip()
             if not hmac.compare_digest(given.encode(), self.token.encode()):
                 text = "The admin port needs its token: Authorization: Bearer TOKEN."
@@ -51,6 +56,12 @@ class Gate(msgspec.Struct, frozen=True, kw_only=True):
             return ipaddress.ip_address(host).is_loopback
         except ValueError:
             return False
+
+
+def gate_of(admin: Admin) -> Gate:
+    """Of a config."""
+    hosts = frozenset(admin.hosts)
+    return Gate(token=admin.token, hosts=hosts, open_metrics=admin.open_metrics)
 
 
 def _forbidden(header: str, value: str) -> ClientError:

@@ -6,7 +6,9 @@ that is started again goes on counting where it was. Gauges are of now and canno
 worker is asked for its own, and they carry its number.
 """
 
+import asyncio
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TypeVar
 
 from prometheus_client import CollectorRegistry, Counter, Histogram, Metric, generate_latest
 from prometheus_client.core import GaugeMetricFamily
@@ -16,6 +18,8 @@ from prometheus_client.registry import Collector
 from proxy.call import Usage
 from proxy.counts import Counts, Gauge
 from proxy.upstreams.pool import ServerState
+
+T = TypeVar("T")
 
 LATENCY_S = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.1, 0.25, 1, 2.5, 10, 30, 120)
 
@@ -197,6 +201,11 @@ class Metrics:
         everything = CollectorRegistry(auto_describe=False)
         everything.register(_Given([*self._counters(), *_by_worker(counts)]))
         return generate_latest(everything)
+
+    async def read(self, what: Callable[[], T]) -> T:
+        """`what` reads what all processes have counted: with several, out of many files, which is
+        not done on the event loop."""
+        return what() if self._folder is None else await asyncio.to_thread(what)
 
     def _counters(self) -> Iterable[Metric]:
         if self._folder is None:

@@ -52,5 +52,5 @@ async def reload(
 async def metrics(office: NamedDependency[Office]) -> Response[bytes]:
     """Prometheus' text format."""
     counted = await office.peers().ask(Count())
-    exposition = office.metrics.exposition(counted.counts)
+    exposition = await office.metrics.read(lambda: office.metrics.exposition(counted.counts))
     return Response(exposition, media_type="text/plain; version=0.0.4")

@@ -34,7 +34,9 @@ async def history(
     whole minutes."""
     await office.peers().ask(Count())  # each process puts in what it has counted until now
     now = office.clock()
-    samples = (*office.history.all(), sample_of(office.metrics.totals(), at=now))
+    samples = await office.metrics.read(
+        lambda: (*office.history.all(), sample_of(office.metrics.totals(), at=now))
+    )
     bin_s = EVERY_S * max(1, round(minutes / num_bins))
     count = -(-minutes * EVERY_S // bin_s)
     bins = series(samples, until=now, bin_s=bin_s, num_bins=count)

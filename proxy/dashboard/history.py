@@ -3,7 +3,7 @@ workers read and one of them writes. It ends with the proxy; Prometheus is for l
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Protocol
 
@@ -81,13 +81,13 @@ def history_in(folder: str | None) -> History:
 
 
 async def keep(
-    history: History, take: Callable[[float], Sample], *, clock: Callable[[], float]
+    history: History, take: Callable[[float], Awaitable[Sample]], *, clock: Callable[[], float]
 ) -> None:
     """Add a sample now and at each full minute; `take` makes one of the given time. Runs until
     cancelled."""
     at = clock()
     while True:
-        history.add(take(at))
+        history.add(await take(at))
         now = clock()
         # The time that it is of, not that of waking up: so minutes stay minutes.
         at = (now // EVERY_S + 1) * EVERY_S

@@ -1,6 +1,7 @@
 """Questions that missed although a similar one was stored, and what another threshold would do."""
 
-from collections.abc import Iterator, Sequence
+import asyncio
+from collections.abc import Callable, Iterator, Sequence
 from typing import Annotated
 
 import msgspec
@@ -11,16 +12,18 @@ from litestar.params import FromQuery, QueryParameter
 from index.verdict import Accepted, Rules, judge
 from proxy.admin.office import Office
 from proxy.gathering import Recall
-from proxy.meaning import rules_of_tier
+from proxy.meaning import rules_of_tiers
 from proxy.outcome import Near
 from proxy.recent import MAX_REQUESTS
 from proxy.seen import Seen
 from proxy.settings.semantic import Semantic
 
-_STEP = 0.01
+_STEP = 0.005
 _LOWEST = 0.5
-_NUM_STEPS = 50
+_NUM_STEPS = 100
 _MAX_SHOWN = 200
+RulesOf = Callable[[Semantic], Rules]
+"""See `proxy.meaning.rules_of_tiers`."""
 
 
 class NearMiss(msgspec.Struct, frozen=True, kw_only=True):
@@ -66,13 +69,17 @@ async def near(
         return NearPage(policy=None, policies=(), threshold=None, lowest=_LOWEST, misses=())
     everything = (await office.peers().ask(Recall(limit=MAX_REQUESTS))).requests
     seen = [one for one in everything if one.policy == name and _is_near(one)][:limit]
-    ladder = tuple(ladder_of(tiers[name]))
+    prompts = [await _prompt(office, one.key) for one in seen]
+    rules_of = rules_of_tiers(office.config().embedder)
+    # Two texts are parsed for each, some of them for the first time.
+    misses = await asyncio.to_thread(_misses, seen, prompts, tiers[name], rules_of)
+    rules = rules_of(tiers[name])
     return NearPage(
         policy=name,
         policies=tuple(tiers),
-        threshold=rules_of_tier(tiers[name]).thresholds.same,
+        threshold=rules.calibration.cosine_of(rules.thresholds.same),
         lowest=_LOWEST,
-        misses=tuple([await _miss(office, one, tiers[name], ladder) for one in seen]),
+        misses=misses,
     )
 
 
@@ -80,10 +87,17 @@ def _is_near(seen: Seen) -> bool:
     return bool(seen.near) and seen.near[0].similarity >= _LOWEST
 
 
-async def _miss(
-    office: Office, seen: Seen, tier: Semantic, ladder: Sequence[tuple[float, Rules]]
+def _misses(
+    seen: Sequence[Seen], prompts: Sequence[str | None], tier: Semantic, rules_of: RulesOf
+) -> tuple[NearMiss, ...]:
+    ladder = tuple(ladder_of(tier, rules_of))
+    now = rules_of(tier)
+    return tuple(_miss(one, prompt, now, ladder) for one, prompt in zip(seen, prompts, strict=True))
+
+
+def _miss(
+    seen: Seen, prompt: str | None, now: Rules, ladder: Sequence[tuple[float, Rules]]
 ) -> NearMiss:
-    prompt = await _prompt(office, seen.key)
     best = seen.near[0]
     return NearMiss(
         request_id=seen.request_id,
@@ -96,16 +110,16 @@ async def _miss(
         reason=best.reason,
         served_up_to=None
         if not (prompt and best.prompt)
-        else served_up_to(prompt, best, tier, ladder),
+        else served_up_to(prompt, best, now, ladder),
     )
 
 
 def served_up_to(
-    prompt: str, near: Near, tier: Semantic, ladder: Sequence[tuple[float, Rules]]
+    prompt: str, near: Near, now: Rules, ladder: Sequence[tuple[float, Rules]]
 ) -> float | None:
     """The highest threshold of the ladder at which the policy's rules accept the pair. None also
-    where they accept it now: then it was refused for what no threshold changes."""
-    if _accepts(prompt, near, rules_of_tier(tier)):
+    where those of `now` do: then it was refused for what no threshold changes."""
+    if _accepts(prompt, near, now):
         return None
     low, high = 0, len(ladder)
     while low < high:  # a lower threshold never refuses more
@@ -122,15 +136,15 @@ def _accepts(prompt: str, near: Near, rules: Rules) -> bool:
     return isinstance(verdict, Accepted)
 
 
-def ladder_of(tier: Semantic) -> Iterator[tuple[float, Rules]]:
-    """Thresholds, the lowest first, and the policy's rules with each of them."""
+def ladder_of(tier: Semantic, rules_of: RulesOf) -> Iterator[tuple[float, Rules]]:
+    """Thresholds (cosines of the embedder), the lowest first, and the policy's rules with each."""
     for step in range(_NUM_STEPS + 1):
-        threshold = round(_LOWEST + step * _STEP, 2)
-        yield threshold, rules_of_tier(msgspec.structs.replace(tier, threshold=threshold))
+        threshold = round(_LOWEST + step * _STEP, 3)
+        yield threshold, rules_of(msgspec.structs.replace(tier, threshold=threshold))
 
 
 async def _prompt(office: Office, key: str) -> str | None:
     if not key:
         return None
-    lookup = await office.store.get(key, now=office.clock())
-    return None if lookup.entry is None else lookup.entry.prompt
+    examined = await office.store.examine(key)
+    return None if examined.entry is None else examined.entry.prompt

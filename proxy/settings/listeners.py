@@ -27,6 +27,8 @@ class Admin(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """Needed in `Authorization: Bearer`; must be set off loopback."""
     hosts: tuple[str, ...] = ()
     """Names that the admin port may be called by, beside loopback."""
+    open_metrics: bool = False
+    """`/metrics` is told without the token: whoever scrapes it need not be able to purge."""
     tls: Tls | None = None
     """HTTPS on the admin port."""
     audit_log: str | None = None

@@ -11,6 +11,7 @@ from litestar.response import Stream
 
 from index.entry import Entry, Snapshot
 from index.store import Filter, Page, Store
+from proxy.admin.parameters import tag_of
 from proxy.transfer.importing import Importer
 from proxy.transfer.line import MAX_LINE_BYTES, read_mark, write_entry, write_mark
 from proxy.transfer.lines import lines_of
@@ -44,7 +45,7 @@ async def export_entries(
     """Live entries that match all that is given, as JSON lines, newest first, with a mark after
     every page; the mark at the end has a null cursor. `embeddings=false` leaves the vectors out:
     such entries are found by the same words only. `cursor`: of a mark, to go on behind it."""
-    where = Filter(tag=tag, model=model, tenant=tenant)
+    where = Filter(tag=None if tag is None else tag_of(tag), model=model, tenant=tenant)
 
     async def scan(at: str | None) -> Page:
         return await transfer.store.scan(where, now=transfer.clock(), cursor=at, limit=_PAGE)

@@ -63,9 +63,12 @@ async def test_samples_are_of_full_minutes(monkeypatch):
             raise asyncio.CancelledError
         now[0] += seconds + 0.25  # woken a little late
 
+    async def taken(at: float) -> Sample:
+        return sample(at)
+
     monkeypatch.setattr("proxy.dashboard.history.asyncio.sleep", sleep)
     history = OwnHistory()
     with pytest.raises(asyncio.CancelledError):
-        await keep(history, sample, clock=lambda: now[0])
+        await keep(history, taken, clock=lambda: now[0])
     assert [one.at for one in history.all()] == [119.5, 120.0, 180.0]
     assert slept == [0.5, 59.75, 59.75]

@@ -1,22 +1,30 @@
 """What another threshold would make of a near miss."""
 
 from proxy.dashboard.near import ladder_of, served_up_to
-from proxy.meaning import rules_of_tier
+from proxy.meaning import rules_of_tiers
 from proxy.outcome import Near
+from proxy.settings.embedder import Embedder
 from proxy.settings.semantic import Semantic
 
 ASKED = "How do I renew my basic plan?"
 STORED = "How do I renew the basic plan?"
 
 
-def up_to(prompt, stored, similarity, **tier):
+def up_to(prompt, stored, similarity, *, embedder=None, **tier):
     semantic = Semantic(**tier)
     near = Near(key="0" * 64, prompt=stored, similarity=similarity, reason="similarity")
-    return served_up_to(prompt, near, semantic, tuple(ladder_of(semantic)))
+    rules_of = rules_of_tiers(embedder)
+    return served_up_to(prompt, near, rules_of(semantic), tuple(ladder_of(semantic, rules_of)))
 
 
 def test_a_pair_that_only_lacks_similarity_is_served_up_to_its_own():
-    assert up_to(ASKED, STORED, 0.807, profile="intent", threshold=0.9) == 0.8
+    assert up_to(ASKED, STORED, 0.807, profile="intent", threshold=0.9) == 0.805
+
+
+def test_thresholds_are_cosines_of_the_embedder():
+    e5 = Embedder(model="package:multilingual-e5-small")
+    assert up_to(ASKED, STORED, 0.94, embedder=e5) == 0.94, "worth about .78, strict asks for .88"
+    assert rules_of_tiers(e5)(Semantic()).calibration.cosine_of(0.88) == 0.963
 
 
 def test_a_pair_that_a_guard_refuses_is_served_at_none():
@@ -24,5 +32,5 @@ def test_a_pair_that_a_guard_refuses_is_served_at_none():
 
 
 def test_a_pair_that_is_served_now_was_refused_for_what_no_threshold_changes():
-    assert rules_of_tier(Semantic()).thresholds.same < 0.99
+    assert rules_of_tiers(None)(Semantic()).thresholds.same < 0.99
     assert up_to(STORED, STORED, 0.99) is None

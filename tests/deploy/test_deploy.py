@@ -20,7 +20,7 @@ import pytest
 import yaml
 from compose_spec import ComposeSpecification, PyCompose
 
-from proxy.gate import Gate
+from proxy.gate import gate_of
 from proxy.settings.file import parse
 
 ROOT = Path(__file__).parents[2]
@@ -115,7 +115,7 @@ def test_prometheus_in_the_compose_file_is_let_in_where_it_scrapes(compose):
     host, _, port = target.partition(":")
     assert host in compose["services"]
     assert admin.listen.endswith(f":{port}")
-    gate = Gate(token=admin.token, hosts=frozenset(admin.hosts))
+    gate = gate_of(admin)
     gate.check("/metrics", {"host": target, "authorization": f"Bearer {admin.token}"})
 
 

@@ -197,6 +197,16 @@ async def test_keys_are_in_no_log_no_error_and_no_config_that_is_shown(tmp_path)
         assert not [text for text in shown if secret in text]
 
 
+async def test_metrics_are_told_without_the_token_where_the_config_says_so(tmp_path):
+    async with serving(good) as upstream:
+        text = config_of(upstream.url, token="admin-token")
+        for more, status in (("", 401), (", open_metrics: true", 200)):
+            config = text.replace("hosts: [proxy.example]", f"hosts: [proxy.example]{more}")
+            async with running(config, tmp_path) as p:
+                assert (await p.http.get(f"{p.admin_url}/metrics")).status_code == status
+                assert (await p.http.get(f"{p.admin_url}/cache/stats")).status_code == 401
+
+
 async def test_the_admin_port_knows_its_names_and_its_token(tmp_path):
     async def ask(path: str, *, host: str = "", token: str = "", origin: str = "", **how) -> int:
         headers = {"authorization": f"Bearer {token}"} if token else {}

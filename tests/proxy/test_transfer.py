@@ -129,6 +129,15 @@ async def test_a_replica_with_the_stores_secret_serves_what_is_imported(tmp_path
         assert words(await p.ask("plain")) == "miss"
 
 
+async def test_a_tag_in_letters_of_any_alphabet_is_exported_and_one_too_long_refused(tmp_path):
+    async with served(tmp_path) as (_, p):
+        await p.ask("Why?", cache={"tags": ["doc:%C3%A4"]})
+        found = await p.http.get(f"{p.admin_url}/cache/export", params={"tag": "doc:ä"})
+        assert len(found.text.splitlines()) == 2, "the entry, and the mark at the end"
+        wrong = await p.http.get(f"{p.admin_url}/cache/export", params={"tag": "x" * 300})
+        assert wrong.status_code == 400
+
+
 async def test_a_store_older_than_the_export_takes_it_only_when_the_operator_vouches(tmp_path):
     a, b = await copied_store(tmp_path)
     file = tmp_path / "e.jsonl"

@@ -6,7 +6,7 @@ import { count, shorten, time } from "/dashboard/page/format.js";
 
 export function near(again) {
   const policy = el("select");
-  const slider = el("input", { type: "range", min: "0.5", max: "1", step: "0.01", value: "0.9" });
+  const slider = el("input", { type: "range", min: "0.5", max: "1", step: "0.005", value: "0.9" });
   const shownValue = el("output", { for: "near-threshold" });
   slider.id = "near-threshold";
   const said = el("p", { class: "verdictline", role: "status" });
@@ -29,13 +29,13 @@ export function near(again) {
   function show() {
     if (page === null) return;
     const threshold = Number(slider.value);
-    shownValue.textContent = threshold.toFixed(2);
+    shownValue.textContent = threshold.toFixed(3);
     const rows = page.misses.map((row) => ({
       ...row, is_served: row.served_up_to !== null && threshold <= row.served_up_to,
     }));
     const served = rows.filter((row) => row.is_served).length;
     said.textContent = page.policy === null ? "No policy answers by meaning: give one semantic: {}."
-      : `${count(served)} of ${count(rows.length)} near misses would have been served. In force: ${page.threshold.toFixed(2)}.`;
+      : `${count(served)} of ${count(rows.length)} near misses would have been served. In force: ${page.threshold.toFixed(3)}.`;
     list.show(rows, (row) => row.request_id);
   }
   async function refresh() {
