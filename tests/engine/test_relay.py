@@ -19,6 +19,7 @@ from engine.process.generation import Generation
 from engine.process.protocol import (
     Abort,
     Delta,
+    Finished,
     Generate,
     Inspect,
     Occupancy,
@@ -124,6 +125,26 @@ async def test_a_request_that_is_aborted_in_the_same_breath_leaves_nothing(
     await client.end()
 
 
+async def test_requests_that_are_sent_as_one_are_answered_refused_and_aborted_as_one(
+    shared: Shared,
+) -> None:
+    short = Sampling(temperature=0, max_tokens=3, logit_bias={258: -100.0})
+    two = Request(prompt="abc", sampling=short, num_choices=2)
+    async with shared.one.generate(two, Request(prompt="defg", sampling=short)) as generation:
+        assert await generation.started() == 3 + 4
+        ends = [event.index async for event in generation if isinstance(event, Finished)]
+    assert sorted(ends) == [0, 1, 2]
+    endless = Request(prompt="abc", sampling=LONG)
+    closed = shared.one.generate(endless, endless)
+    await closed.started()
+    await closed.aclose()
+    with pytest.raises(RequestRefused):
+        await shared.one.generate(endless, Request(prompt="x" * 600)).started()
+    while (now := await shared.one.inspect()).running + now.waiting:
+        pass
+    assert now.free_pages == now.num_pages
+
+
 async def test_a_death_of_the_worker_is_one_for_both_and_both_come_back(shared: Shared) -> None:
     before = await text_of(shared.one.generate(Request(prompt="abc", sampling=LONG)))
     generation = shared.one.generate(Request(prompt="abc", sampling=LONG))
@@ -143,7 +164,10 @@ async def test_the_prefix_tree_is_told_to_each_client(shared: Shared) -> None:
     beginning = "a beginning that fills a page of its own, and a little of the next one "
     for end in ("one", "other"):
         sharing = Sharing(isolation="tenant:t", tags=(f"doc:{end}",))
-        await text_of(shared.one.generate(Request(prompt=beginning + end * 9, sharing=sharing)))
+        request = Request(
+            prompt=beginning + end * 9, sharing=sharing, sampling=Sampling(max_tokens=1)
+        )
+        await text_of(shared.one.generate(request))
     for client in (shared.one, shared.other):
         tree = await client.outline(Outline(max_nodes=10))
         common, *ends = tree.nodes
