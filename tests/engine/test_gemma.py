@@ -6,6 +6,7 @@ Two kinds of layers with a RoPE each, windows of 512 tokens, one KV head of 256 
 import importlib
 import json
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -61,9 +62,13 @@ def _logits(model: Model, ids: list[int], *, first: int) -> torch.Tensor:
     return rows[-1]
 
 
-def _check(model: Model, ids: list[int], greedy: list[int], margins: list[float]) -> int:
-    """How many tokens were compared: up to the first tie."""
+def _check(
+    model: Model, ids: list[int], greedy: list[int], margins: list[float], top5: Any = ()
+) -> int:
+    """How many tokens were compared: up to the first tie. `top5`: of each place, also behind it."""
     logits = _logits(model, ids + greedy[:-1], first=len(ids) - 1)
+    for row, top in zip(logits.log_softmax(-1), top5, strict=False):
+        assert torch.allclose(row[top["ids"]], torch.tensor(top["logprobs"]), atol=1e-4)
     for at, (token_id, margin) in enumerate(zip(greedy, margins, strict=True)):
         if margin < TIE:
             return at
@@ -82,11 +87,14 @@ def test_greedy_tokens_are_those_of_the_record(
 
 
 @pytest.mark.parametrize("path", reference_paths("gemma3_270m.json"))
-def test_greedy_tokens_are_those_of_the_float32_reference(gemma: Model, path: Path) -> None:
+def test_greedy_tokens_and_log_probabilities_are_those_of_the_float32_reference(
+    gemma: Model, path: Path
+) -> None:
     """Where it is at hand: prompts of a few tokens, and one that is longer than the window."""
     compared = 0
     for prompt in json.loads(path.read_text())["prompts"]:
         ids = prompt["prompt_ids"]
         if len(ids) < 9 or 512 < len(ids) < 600:
-            compared += _check(gemma, ids, prompt["greedy_ids"], prompt["margins"])
+            top5 = prompt["top5"] if len(ids) < 9 else ()
+            compared += _check(gemma, ids, prompt["greedy_ids"], prompt["margins"], top5)
     assert compared > 200
