@@ -1,38 +1,59 @@
 """A scope of many vectors, searched through an index.
 
-It begins flat. Past a size a graph is made in a thread, while the flat index goes on answering; in
-the same way an index in which too much is dead is made anew. What is being copied must not change:
+It begins flat. Past a size a graph is made in a thread, while what is held goes on answering; in
+the same way the graph grows, and an index in which too much is dead is made anew:
 
-    index     answers, and grows; while another is made of it, it only answers
-    fresh     what was added meanwhile, answers too: several, where the making took long
-    making    of `index`, then of what is in `fresh` but for the last: then it takes their place
+    parts     answer, and never change: a graph, or flat ones; while another index is made of them,
+              and where that failed, several
+    tail      flat, answers too: what was added since. It is part of what is made next
+    making    an index of all parts: takes their place
 """
 
-from concurrent.futures import Executor, Future
+import logging
+import threading
+from concurrent.futures import CancelledError, Executor, Future
+from functools import partial
 
 import numpy as np
 
-from index.vectors import FlatVectors, Match, Vector, VectorIndex, add_alive, copied
+from index.vectors import (
+    FlatVectors,
+    GraphVectors,
+    IsAlive,
+    Match,
+    Vector,
+    VectorIndex,
+    add_alive,
+    copied,
+)
 
 _MAX_DEAD_SHARE = 0.25
 _LEAST_DEAD = 64
-_MAX_INLINE = 64
-"""As many fresh vectors are added at once; more go to the thread first."""
+_GROWTH_AFTER_FAULT = 1.25
+"""What could not be made is tried again when the scope holds so many times as many."""
+
+logger = logging.getLogger(__name__)
 
 
 class LargeScope:
-    """Used from one thread; only the making of an index is done in another (`builder`)."""
+    """Used from one thread; only the making of an index is done in another (`builder`).
 
-    def __init__(self, dimension: int, *, builder: Executor, graph_at: int) -> None:
+    Whatever fails in there costs speed, no match. `stopping`: nothing is made any more, and what is
+    in the making ends at its next step.
+    """
+
+    def __init__(
+        self, dimension: int, *, builder: Executor, stopping: threading.Event, graph_at: int
+    ) -> None:
         self._dimension = dimension
         self._builder = builder
+        self._stopping = stopping
         self._graph_at = graph_at
-        self._index: VectorIndex = FlatVectors(dimension)
-        self._is_graph = False
+        self._parts: tuple[VectorIndex, ...] = ()
+        self._tail = FlatVectors(dimension)
         self._alive: set[int] = set()
-        self._fresh: list[FlatVectors] = []
         self._making: Future[VectorIndex] | None = None
-        self._making_graph = False
+        self._least_to_make = 0
 
     def __len__(self) -> int:
         return len(self._alive)
@@ -40,13 +61,12 @@ class LargeScope:
     @property
     def is_graph(self) -> bool:
         """Whether searches walk a graph by now."""
-        return self._is_graph
+        return any(isinstance(part, GraphVectors) for part in self._parts)
 
     def add(self, vector_id: int, vector: Vector) -> None:
         """Hold a unit vector under an id that was never held before."""
         self._alive.add(vector_id)
-        growing = self._fresh[-1] if self._fresh else self._index
-        growing.add(np.array([vector_id], dtype=np.int64), vector.reshape(1, -1))
+        self._tail.add(np.array([vector_id], dtype=np.int64), vector.reshape(1, -1))
         self._keep_up()
 
     def remove(self, vector_id: int) -> None:
@@ -57,55 +77,75 @@ class LargeScope:
     def search(self, vector: Vector, *, limit: int) -> list[Match]:
         self._keep_up()
         is_alive = self._alive.__contains__
-        found = self._index.search(vector, limit=limit, is_alive=is_alive)
-        for fresh in self._fresh:
-            found += fresh.search(vector, limit=limit, is_alive=is_alive)
+        found = [
+            match
+            for part in self._all()
+            for match in part.search(vector, limit=limit, is_alive=is_alive)
+        ]
         return sorted(found, key=lambda match: -match.similarity)[:limit]
 
     def check_integrity(self) -> None:
         """Assert what must always hold. For tests."""
-        assert (self._making is None) == (not self._fresh)
         held = [each for index in self._all() for ids, _ in index.rows() for each in ids.tolist()]
         assert len(held) == len(set(held))
         assert self._alive.issubset(held)
 
     def _all(self) -> tuple[VectorIndex, ...]:
-        return (self._index, *self._fresh)
+        return (*self._parts, self._tail)
 
     def _keep_up(self) -> None:
-        if self._making is None:
-            if self._wants_another():
-                self._begin()
-        elif self._making.done():
-            self._change_places(self._making.result())
+        if self._making is not None and self._making.done():
+            self._change_places(self._making)
+        if self._making is None and self._wants_another():
+            self._begin()
 
     def _wants_another(self) -> bool:
-        num_dead = len(self._index) - len(self._alive)
-        if num_dead >= max(_LEAST_DEAD, _MAX_DEAD_SHARE * len(self._index)):
-            return True
-        return not self._is_graph and len(self._alive) > self._graph_at
+        if self._stopping.is_set() or len(self._alive) < self._least_to_make:
+            return False
+        growing = len(self._tail) if self.is_graph else len(self._alive)
+        return growing > self._graph_at or self._much_is_dead()
+
+    def _much_is_dead(self) -> bool:
+        num_held = sum(map(len, self._all()))
+        return num_held - len(self._alive) >= max(_LEAST_DEAD, _MAX_DEAD_SHARE * num_held)
 
     def _begin(self) -> None:
-        self._making_graph = len(self._alive) > self._graph_at
-        self._fresh = [FlatVectors(self._dimension)]
+        is_alive = partial(_is_alive, self._alive, self._stopping)
+        grows = self.is_graph and not self._much_is_dead()
+        self._parts, self._tail = self._all(), FlatVectors(self._dimension)
+        if grows:
+            self._making = self._builder.submit(_grown, self._parts, is_alive=is_alive)
+            return
         self._making = self._builder.submit(
             copied,
             self._dimension,
-            (self._index,),
-            is_alive=self._alive.__contains__,
-            as_graph=self._making_graph,
+            self._parts,
+            is_alive=is_alive,
+            as_graph=len(self._alive) > self._graph_at,
         )
 
-    def _change_places(self, made: VectorIndex) -> None:
-        """If it has caught up; else that is what the thread does next."""
-        last = self._fresh[-1]
-        if len(last) > _MAX_INLINE:
-            self._fresh.append(FlatVectors(self._dimension))
-            self._making = self._builder.submit(self._caught_up, made, last)
+    def _change_places(self, making: Future[VectorIndex]) -> None:
+        self._making = None
+        fault = None if making.cancelled() else making.exception()
+        if fault is None and not making.cancelled():
+            self._parts, self._least_to_make = (making.result(),), 0
             return
-        self._index = self._caught_up(made, last)
-        self._is_graph, self._fresh, self._making = self._making_graph, [], None
+        self._least_to_make = int(_GROWTH_AFTER_FAULT * len(self._alive)) + 1
+        if not self._stopping.is_set():
+            logger.warning("no index could be made of %d vectors: %r", len(self), fault)
 
-    def _caught_up(self, made: VectorIndex, fresh: VectorIndex) -> VectorIndex:
-        add_alive(made, fresh, is_alive=self._alive.__contains__)
-        return made
+
+def _is_alive(alive: set[int], stopping: threading.Event, vector_id: int) -> bool:
+    if stopping.is_set():
+        raise CancelledError
+    return vector_id in alive
+
+
+def _grown(parts: tuple[VectorIndex, ...], *, is_alive: IsAlive) -> VectorIndex:
+    """The graph among them, with what is alive in the others added to it."""
+    graph = next(part for part in parts if isinstance(part, GraphVectors))
+    grown = graph.clone()
+    for part in parts:
+        if part is not graph:
+            add_alive(grown, part, is_alive=is_alive)
+    return grown

@@ -1,5 +1,6 @@
 """The vectors of all entries in this process, told of every change of the store."""
 
+import asyncio
 import sys
 
 import msgspec
@@ -54,8 +55,9 @@ class LocalVectors:
             self._scopes.remove(record.scope, record.vector_id)
 
     def clear(self) -> None:
-        for key in list(self._by_key):
-            self.remove(key)
+        self._scopes.clear()
+        self._by_key.clear()
+        self._by_id.clear()
 
     async def search(self, scope: str, vector: Vector, *, limit: int) -> tuple[Candidate, ...]:
         return tuple(
@@ -68,7 +70,7 @@ class LocalVectors:
         return SemanticStats(entries=len(self._by_key), scopes=len(self._scopes))
 
     async def close(self) -> None:
-        self._scopes.close()
+        await asyncio.to_thread(self._scopes.close)
 
     def check_integrity(self) -> None:
         """Assert what must always hold. For tests."""

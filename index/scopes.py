@@ -89,6 +89,10 @@ class Scopes:
             if len(held) == 0:
                 del self._scopes[scope]
 
+    def clear(self) -> None:
+        """Let go of all ids. What is in the making is of use to nobody then."""
+        self._scopes.clear()
+
     def search(self, scope: str, vector: Vector, *, limit: int) -> list[Match]:
         """The nearest in the scope, best first, by their estimated cosine."""
         held = self._scopes.get(scope)

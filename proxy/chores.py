@@ -2,22 +2,31 @@
 
 import asyncio
 import logging
+import time
 from collections.abc import Callable
+from functools import partial
 
 from index.errors import StoreFault
 from index.semantic import Semantic
-from index.store import Store
+from index.store import Changes, Store
 from proxy.metrics import Metrics
 
 log = logging.getLogger("rejoinder.chores")
 
 _FOLLOW_EVERY_S = 0.5
 _SWEEP_EVERY_S = 30.0
-_CHANGES_A_TURN = 500
-_ADDED_AT_ONCE = 16
+_CHANGES_A_PAGE = 500
+_TURN_S = 0.002
+"""After so long at a time requests come first: a page of many large scopes takes far longer."""
 
 
-async def follow(store: Store, semantic: Semantic, *, metrics: Metrics) -> None:
+async def follow(
+    store: Store,
+    semantic: Semantic,
+    *,
+    metrics: Metrics,
+    clock: Callable[[], float] = time.perf_counter,
+) -> None:
     """Keep a vector index in step with the store's change feed. Runs until cancelled.
 
     Entries of this process are indexed as they are stored; what comes through the feed are those of
@@ -26,7 +35,7 @@ async def follow(store: Store, semantic: Semantic, *, metrics: Metrics) -> None:
     cursor = 0
     while True:
         try:
-            changes = await store.changes(cursor, limit=_CHANGES_A_TURN)
+            changes = await store.changes(cursor, limit=_CHANGES_A_PAGE)
         except StoreFault as fault:
             metrics.faults.labels("store").inc()
             log.warning("the vector index cannot follow the store: %s", fault)
@@ -36,12 +45,7 @@ async def follow(store: Store, semantic: Semantic, *, metrics: Metrics) -> None:
             semantic.clear()
             cursor = 0
             continue
-        for key in changes.deleted:
-            semantic.remove(key)
-        for place, entry in enumerate(changes.put):
-            semantic.add(entry)
-            if place % _ADDED_AT_ONCE == 0:
-                await asyncio.sleep(0)  # in a large scope each takes some .3 ms
+        await _apply(changes, semantic, clock=clock)
         caught_up = changes.cursor == cursor
         cursor = changes.cursor
         await asyncio.sleep(_FOLLOW_EVERY_S if caught_up else 0)
@@ -59,3 +63,14 @@ async def sweep(store: Store, *, clock: Callable[[], float], metrics: Metrics) -
             continue
         if freed:
             log.debug("%d entries swept", freed)
+
+
+async def _apply(changes: Changes, semantic: Semantic, *, clock: Callable[[], float]) -> None:
+    begun = clock()
+    steps = [partial(semantic.remove, key) for key in changes.deleted]
+    steps += [partial(semantic.add, entry) for entry in changes.put]
+    for step in steps:
+        step()
+        if clock() - begun >= _TURN_S:
+            await asyncio.sleep(0)
+            begun = clock()

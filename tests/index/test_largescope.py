@@ -1,6 +1,7 @@
 """A large scope changes from flat to graph under way, and loses nothing."""
 
-from concurrent.futures import Future, ThreadPoolExecutor
+import threading
+from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -27,7 +28,10 @@ class HeldBuilder(ThreadPoolExecutor):
     def work(self) -> None:
         held, self.held = self.held, []
         for future, make in held:
-            future.set_result(make())
+            try:
+                future.set_result(make())
+            except (CancelledError, MemoryError) as fault:
+                future.set_exception(fault)
 
 
 def unit_bytes(count: int, *, seed: int) -> list[bytes]:
@@ -45,8 +49,13 @@ def builder() -> HeldBuilder:
 
 
 @pytest.fixture
-def scope(builder: HeldBuilder):
-    made = LargeScope(DIMENSION, builder=builder, graph_at=GRAPH_AT)
+def stopping() -> threading.Event:
+    return threading.Event()
+
+
+@pytest.fixture
+def scope(builder: HeldBuilder, stopping: threading.Event):
+    made = LargeScope(DIMENSION, builder=builder, stopping=stopping, graph_at=GRAPH_AT)
     yield made
     made.check_integrity()
 
@@ -73,7 +82,7 @@ def test_a_scope_that_grows_is_searched_through_a_graph_that_finds_the_nearest(
     assert scope.is_graph
 
 
-@pytest.mark.parametrize("num_more", [10, 150], ids=["caught up at once", "in the thread"])
+@pytest.mark.parametrize("num_more", [10, GRAPH_AT + 50], ids=["few", "more than a graph needs"])
 def test_what_changes_while_the_graph_is_made_is_not_lost(
     scope: LargeScope, builder: HeldBuilder, num_more: int
 ) -> None:
@@ -84,8 +93,9 @@ def test_what_changes_while_the_graph_is_made_is_not_lost(
     for place, vector in enumerate(unit_bytes(num_more, seed=3)):
         live[1000 + place] = vector
         scope.add(1000 + place, read(vector))
-        scope.remove(place)
-        del live[place]
+        if place % 4 == 0:
+            scope.remove(place)
+            live.pop(place, None)
     while builder.held:
         builder.work()
         scope.search(read(live[1000]), limit=1)
@@ -112,9 +122,70 @@ def test_a_graph_in_which_much_is_dead_is_made_anew(
     assert recall(scope, live) >= 0.95
 
 
+def test_a_graph_grows_in_the_thread_and_never_while_it_answers(
+    scope: LargeScope, builder: HeldBuilder
+) -> None:
+    live = dict(enumerate(unit_bytes(2 * GRAPH_AT + 10, seed=6)))
+    for vector_id in range(GRAPH_AT + 1):
+        scope.add(vector_id, read(live[vector_id]))
+    builder.work()
+    scope.search(read(live[0]), limit=1)
+    (graph,) = scope._parts
+    for vector_id in range(GRAPH_AT + 1, len(live)):
+        scope.add(vector_id, read(live[vector_id]))
+    assert builder.held
+    assert recall(scope, live) >= 0.95
+    builder.work()
+    assert recall(scope, live) >= 0.95
+    assert len(graph) == GRAPH_AT + 1
+    assert [len(part) for part in scope._parts] == [2 * GRAPH_AT + 2]
+
+
+def test_where_a_graph_cannot_be_made_searches_go_on_and_it_is_tried_again_later(
+    scope: LargeScope, builder: HeldBuilder, caplog: pytest.LogCaptureFixture
+) -> None:
+    live = dict(enumerate(unit_bytes(2 * GRAPH_AT, seed=7)))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("index.largescope.copied", no_memory)
+        for vector_id in range(GRAPH_AT + 1):
+            scope.add(vector_id, read(live[vector_id]))
+        builder.work()
+    for vector_id in range(GRAPH_AT + 1, len(live)):
+        (found,) = scope.search(read(live[vector_id - 1]), limit=1)
+        assert found.id == vector_id - 1
+        assert len(builder.held) <= (vector_id > 1.25 * GRAPH_AT)
+        scope.add(vector_id, read(live[vector_id]))
+    assert "no index could be made of 301 vectors: MemoryError" in caplog.text
+    builder.work()
+    assert recall(scope, live) >= 0.95
+    assert scope.is_graph
+
+
+def no_memory(*_: Any, **__: Any) -> None:
+    raise MemoryError
+
+
+def test_who_stops_ends_what_is_in_the_making_and_begins_nothing_more(
+    scope: LargeScope, builder: HeldBuilder, stopping: threading.Event
+) -> None:
+    live = dict(enumerate(unit_bytes(2 * GRAPH_AT, seed=8)))
+    for vector_id in range(GRAPH_AT + 1):
+        scope.add(vector_id, read(live[vector_id]))
+    (making, _) = builder.held[0]
+    stopping.set()
+    builder.work()
+    assert isinstance(making.exception(), CancelledError)
+    for vector_id in range(GRAPH_AT + 1, len(live)):
+        scope.add(vector_id, read(live[vector_id]))
+    assert not builder.held
+    assert recall(scope, live) == 1.0
+
+
 def test_searches_and_changes_from_the_first_to_the_last_step_of_a_real_build_are_right() -> None:
     with ThreadPoolExecutor(max_workers=1) as builder:
-        scope = LargeScope(DIMENSION, builder=builder, graph_at=GRAPH_AT)
+        scope = LargeScope(
+            DIMENSION, builder=builder, stopping=threading.Event(), graph_at=GRAPH_AT
+        )
         live: dict[int, bytes] = {}
         for vector_id, vector in enumerate(unit_bytes(6 * GRAPH_AT, seed=5)):
             scope.add(vector_id, read(vector))
