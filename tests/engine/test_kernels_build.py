@@ -1,6 +1,8 @@
 """How kernels come to be, and what happens where they cannot."""
 
 import logging
+import platform
+import subprocess
 import sys
 from pathlib import Path
 
@@ -72,6 +74,16 @@ def test_a_cpu_without_avx2_gets_none(tmp_path: Path, kernels: Kernels) -> None:
     flags = cpu_flags() - {"avx2"}
     with pytest.raises(KernelsUnavailable, match="avx2"):
         library_path(compiler=compiler_path(), flags=flags, folder=tmp_path)
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="the kernels are for x86-64")
+@pytest.mark.parametrize("source", ["linear", "block"])
+def test_what_uses_wider_registers_compiles_where_there_are_none(source: str) -> None:
+    """AVX512 with VNNI, whatever CPU this is: no more than its types can be checked here."""
+    path = Path(build.__file__).parent / f"{source}.cpp"
+    flags = [flag for flag in build._FLAGS if not flag.startswith(("-O", "-march"))]
+    command = [compiler_path(), *flags, "-march=icelake-server", "-fsyntax-only", str(path)]
+    subprocess.run(command, check=True)
 
 
 def test_what_a_compiler_says_is_told(tmp_path: Path, kernels: Kernels) -> None:
