@@ -16,7 +16,7 @@ from index.errors import IndexFault, StoreFault
 from index.semantic import NoSemantic, Semantic, Sought
 from index.store import Lookup, NotStored, Stored
 from index.vectorplace import Candidate
-from index.verdict import Refused, Rules, judge, raised_by
+from index.verdict import Rules
 from index.volatility_examples import Examples, Learned, NothingLearned
 from proxy.answer.freshness import Fresh, Stale, Unusable, is_due_early
 from proxy.answer.freshness import judge as judge_freshness
@@ -27,6 +27,7 @@ from proxy.meaning import asks_classifier
 from proxy.metrics import Metrics
 from proxy.outcome import ExactHit, Near, SemanticHit
 from proxy.question import Question
+from proxy.refusal import near_of, refusal, rules_now
 from proxy.shelf import Shelf
 
 log = logging.getLogger("rejoinder.cache")
@@ -195,7 +196,7 @@ class Cache:
     def rules(self, question: Question) -> Rules | None:
         """By which its candidates are judged now, with what audits ask for on top; None without a
         semantic tier."""
-        return None if question.rules is None else _rules(question, self.tier(question))
+        return None if question.rules is None else rules_now(question, self.tier(question))
 
     async def _seek(self, question: Question) -> Sought:
         policy = question.route.policy
@@ -247,21 +248,21 @@ class Cache:
             found = await self._tried(question, candidate, sought, tier)
             if not isinstance(found, str):
                 return found, tuple(refused)
-            refused.append(_near(candidate, found))
+            refused.append(near_of(candidate, found))
         return None, tuple(refused)
 
     async def _tried(
         self, question: Question, candidate: Candidate, sought: Sought, tier: Tier | None
     ) -> SemanticHit | str:
         """Judged by the index's estimate, then by the embedding that the entry itself carries."""
-        rules = _rules(question, tier)
-        reason = _refusal(question, candidate, candidate.similarity, rules)
+        rules = rules_now(question, tier)
+        reason = refusal(question, candidate, candidate.similarity, rules)
         if reason is not None:
             return reason
         hit = await self._marked(question, candidate, sought, tier)
         if isinstance(hit, str):
             return hit
-        return _refusal(question, candidate, hit.similarity, rules) or hit
+        return refusal(question, candidate, hit.similarity, rules) or hit
 
     async def _marked(
         self, question: Question, candidate: Candidate, sought: Sought, tier: Tier | None
@@ -332,31 +333,6 @@ class Cache:
     def _fault(self, part: str, fault: IndexFault) -> None:
         self._metrics.faults.labels(part).inc()
         log.warning("%s failed, the request goes on without it: %s", part, fault)
-
-
-def _rules(question: Question, tier: Tier | None) -> Rules:
-    assert question.rules is not None
-    raised = 0.0 if tier is None or tier.standing is None else tier.standing.raised
-    return raised_by(question.rules, raised)
-
-
-def _refusal(
-    question: Question, candidate: Candidate, similarity: float, rules: Rules
-) -> str | None:
-    assert question.fingerprint is not None
-    verdict = judge(
-        question.fingerprint.prompt,
-        candidate.prompt,
-        similarity=similarity,
-        rules=rules,
-    )
-    return verdict.reason if isinstance(verdict, Refused) else None
-
-
-def _near(candidate: Candidate, reason: str) -> Near:
-    return Near(
-        key=candidate.key, prompt=candidate.prompt, similarity=candidate.similarity, reason=reason
-    )
 
 
 def _with_reasons(found: Found, *reasons: str) -> Found:
