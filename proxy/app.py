@@ -32,6 +32,7 @@ from proxy.kept import Kept
 from proxy.meters import Meters, OwnMeters
 from proxy.metrics import Metrics
 from proxy.observing.desk import Desk
+from proxy.observing.hitrate import hit_rate
 from proxy.observing.sizes import Sizes
 from proxy.peers import Alone, Peers
 from proxy.reload import Change, ReloadReport, change_to
@@ -239,6 +240,7 @@ class Proxy:
 
     async def _stats(self) -> dict[str, Any]:
         counts = (await self.peers.ask(Count())).counts
+        requests = await self._metrics.read(self._metrics.by_outcome)
         return {
             "store": await self._store.stats(),
             "semantic": self._cache.semantic.stats(),
@@ -247,7 +249,8 @@ class Proxy:
             "in_flight": sum(one.in_flight for one in counts),
             "waiting": sum(one.waiting for one in counts),
             "held_bytes": int(total_of(counts, HELD_BYTES)),
-            "requests": await self._metrics.read(self._metrics.by_outcome),
+            "requests": requests,
+            "hit_rate": hit_rate(requests),
             "upstreams": servers_of(counts),
             "engines": await self._kept.figures(),
             "reload": self.health.reloaded(),

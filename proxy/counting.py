@@ -8,6 +8,7 @@ from collections import defaultdict
 
 from proxy.metrics import LATENCY_S, Metrics
 from proxy.observing.buckets import pour
+from proxy.observing.hitrate import LEFT
 from proxy.observing.names import Names
 from proxy.observing.prices import Prices, cost
 from proxy.observing.saving import Saving, savings_of
@@ -15,9 +16,6 @@ from proxy.observing.tally import Saved, Times
 from proxy.outcome import reasons_of, word
 from proxy.passage import Passage
 from proxy.reply import Answer
-
-LEFT = "left"
-"""The outcome of a request whose client hung up before there was an answer; its status is 0."""
 
 
 class Counting:

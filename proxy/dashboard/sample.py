@@ -6,8 +6,7 @@ from collections.abc import Iterable, Mapping
 import msgspec
 from prometheus_client import Metric
 
-FROM_CACHE = frozenset({"exact", "semantic", "stale"})
-"""Outcomes that waited for no upstream; all others did."""
+from proxy.observing.hitrate import HITS
 
 
 class Buckets(msgspec.Struct, frozen=True, kw_only=True):
@@ -36,7 +35,7 @@ class Sample(msgspec.Struct, frozen=True, kw_only=True):
     money_saved: Mapping[str, float] = {}
     """By currency of the price table."""
     seconds_saved: float = 0.0
-    """What the upstreams took for the stored answers that were served again."""
+    """By how much sooner answers from the cache began than they had taken to be made."""
 
 
 def sample_of(totals: Iterable[Metric], *, at: float) -> Sample:
@@ -50,7 +49,7 @@ def sample_of(totals: Iterable[Metric], *, at: float) -> Sample:
             if one.name == "rejoinder_requests_total":
                 requests[one.labels["outcome"]] += int(one.value)
             elif one.name == "rejoinder_first_byte_seconds_bucket":
-                is_cached = one.labels["outcome"] in FROM_CACHE
+                is_cached = one.labels["outcome"] in HITS
                 latency[is_cached].add(float(one.labels["le"]), int(one.value))
             elif one.name == "rejoinder_money_saved_total":
                 money[one.labels["currency"]] += one.value

@@ -6,6 +6,8 @@ import pytest
 from dashboard import CLOSE, PAIR, QUESTIONS, SCRIPT, cells, rows
 from playwright.async_api import expect
 
+from proxy.observing.hitrate import hit_rate
+
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
@@ -24,6 +26,17 @@ async def test_the_overview_shows_how_many_requests_each_tier_answered(dashboard
         assert await page.locator(".chart svg rect.exact").count() > 1  # beside the legend's
 
 
+async def test_the_hit_rate_of_the_page_is_that_of_stats(dashboard):
+    # No two sums of these are the same.
+    outcomes = ("exact", "semantic", "stale", "coalesced", "miss", "bypass", "left")
+    requests = {outcome: 2**place for place, outcome in enumerate(outcomes)}
+    script = "async (counted) => (await import('/dashboard/page/format.js')).hitRate(counted)"
+    async with dashboard.page("overview") as page:
+        assert await page.evaluate(script, requests) == hit_rate(requests)
+    stats = await dashboard.api("/cache/stats")
+    assert stats["hit_rate"] == hit_rate(stats["requests"]) > 0
+
+
 async def test_the_charts_have_axes_units_and_a_table_of_their_numbers(dashboard):
     async with dashboard.page("overview") as page:
         chart = page.locator(".chart", has_text="Hit rate by tier")
@@ -31,7 +44,7 @@ async def test_the_charts_have_axes_units_and_a_table_of_their_numbers(dashboard
         total = await chart.locator("tbody td:nth-child(2)").all_inner_texts()
         counted = (await dashboard.api("/cache/stats"))["requests"]
         assert sum(map(int, total)) == sum(counted.values())
-        assert "share of requests" in await chart.locator(".unit").inner_text()
+        assert "share of answers" in await chart.locator(".unit").inner_text()
         assert await chart.locator("text.tick", has_text="100 %").count() == 1
 
 

@@ -12,6 +12,8 @@ from misbehaving import serving
 from prometheus_client.parser import text_string_to_metric_families
 from running import CONFIG, good, running
 
+from proxy.observing.hitrate import hit_rate
+
 ROOT = Path(__file__).parents[2]
 DASHBOARD = json.loads((ROOT / "deploy/grafana/rejoinder.json").read_text())
 ALERTS = yaml.safe_load((ROOT / "deploy/prometheus/alerts.yaml").read_text())
@@ -20,6 +22,10 @@ _METRIC = re.compile(r"\brejoinder_\w+")
 _SELECTOR = re.compile(r"\b(rejoinder_\w+)\{([^}]*)\}")
 _LABEL = re.compile(r"(\w+)\s*(?:=~|!~|!=|=)")
 _GROUPED = re.compile(r"\bby \(([^)]*)\)")
+_COUNTED = re.compile(
+    r"sum(?: by \(outcome\))? ?\(rate\(rejoinder_requests_total"
+    r"\{outcome(?P<operator>=~|!=)\"(?P<outcomes>[^\"]*)\"\}\[[^]]*\](?: offset 1d)?\)\)"
+)
 _PROMTOOL = shutil.which("promtool")
 
 
@@ -35,6 +41,10 @@ def rules() -> list[dict]:
     return [rule for group in ALERTS["groups"] for rule in group["rules"]]
 
 
+# No two sums of these are the same.
+REQUESTS = {
+    "exact": 1, "semantic": 2, "stale": 4, "coalesced": 8, "miss": 16, "bypass": 32, "left": 64,
+}  # fmt: skip
 EXPRESSIONS = [*queries(), *(rule["expr"] for rule in rules())]
 
 
@@ -80,6 +90,27 @@ async def test_every_metric_that_is_asked_for_is_shown(tmp_path):
         }
         known = [labels[name] for name in _METRIC.findall(expression) if name in labels]
         assert all(grouped <= one for one in known), expression
+
+
+def test_the_hit_rate_of_panels_and_alerts_is_that_of_stats():
+    (panel,) = [one for one in panels() if one["title"] == "Hit rate"]
+    (alert,) = [one for one in rules() if one["alert"] == "RejoinderHitRateFell"]
+    expressions = [*(target["expr"] for target in panel["targets"]), alert["expr"]]
+    rates = [rate for expression in expressions for rate in computed(expression)]
+    assert rates == [hit_rate(REQUESTS)] * 4
+
+
+def computed(expression) -> list[float]:
+    """The ratios of requests in it, had `REQUESTS` been counted."""
+    sums = [
+        sum(
+            number
+            for outcome, number in REQUESTS.items()
+            if (outcome in one["outcomes"].split("|")) == (one["operator"] == "=~")
+        )
+        for one in _COUNTED.finditer(expression)
+    ]
+    return [hits / answers for hits, answers in zip(sums[::2], sums[1::2], strict=True)]
 
 
 def test_panels_stand_beside_each_other_and_have_their_own_ids():

@@ -60,4 +60,6 @@ export const HITS = ["exact", "semantic", "stale"];
 
 export const hitsOf = (requests) => HITS.reduce((sum, name) => sum + (requests[name] ?? 0), 0);
 export const allOf = (requests) => Object.values(requests).reduce((sum, value) => sum + value, 0);
-export const hitRate = (requests) => hitsOf(requests) / allOf(requests);
+export const answeredOf = (requests) => OUTCOMES.reduce((sum, [name]) => sum + (requests[name] ?? 0), 0);
+// As proxy/observing/hitrate.py defines it.
+export const hitRate = (requests) => hitsOf(requests) / answeredOf(requests);

@@ -4,7 +4,7 @@ import { ask } from "/dashboard/page/api.js";
 import { frame, logarithmic, stacked } from "/dashboard/page/chart.js";
 import { el, head, select, tile } from "/dashboard/page/dom.js";
 import {
-  OUTCOMES, allOf, bytes, count, hitRate, hitsOf, milliseconds, minute, money, percent, seconds,
+  OUTCOMES, allOf, answeredOf, bytes, count, hitRate, hitsOf, milliseconds, minute, money, percent, seconds,
 } from "/dashboard/page/format.js";
 
 const SPANS = [["60", "last hour"], ["360", "last 6 hours"], ["1440", "last day"]];
@@ -24,8 +24,8 @@ export function overview(again) {
     time: tile("overview", "Time saved"), tokens: tile("overview", "Tokens saved"), stored: tile("overview", "Stored answers"),
   };
   const rate = frame({
-    title: "Hit rate by tier", unit: "share of requests", legend: [...TIERS, REST],
-    columns: ["From", "Requests", ...TIERS.map(([, text]) => text), "Hit rate"],
+    title: "Hit rate by tier", unit: "share of answers", legend: [...TIERS, REST],
+    columns: ["From", "Answers", ...TIERS.map(([, text]) => text), "Hit rate"],
   });
   const latency = frame({
     title: "Latency", unit: "until the first byte; each line ten times the one below",
@@ -82,18 +82,18 @@ function showTiles(tiles, history, stats, span) {
 }
 
 function showRate(chart, bins, since, until) {
-  const counted = bins.filter((bin) => allOf(bin.requests) > 0);
+  const counted = bins.filter((bin) => answeredOf(bin.requests) > 0);
   const bars = counted.map((bin) => {
-    const all = allOf(bin.requests);
+    const all = answeredOf(bin.requests);
     const parts = TIERS.map(([name]) => [name, (bin.requests[name] ?? 0) / all]);
     return {
       since: bin.since, until: bin.until,
-      title: `${minute(bin.since)}: ${percent(hitRate(bin.requests))} hits of ${count(all)} requests`,
+      title: `${minute(bin.since)}: ${percent(hitRate(bin.requests))} hits of ${count(all)} answers`,
       parts: [...parts, [REST[0], parts.reduce((left, [, share]) => left - share, 1)]],
     };
   });
   chart.show(stacked(bars, since, until), counted.map((bin) => [
-    minute(bin.since), count(allOf(bin.requests)),
+    minute(bin.since), count(answeredOf(bin.requests)),
     ...TIERS.map(([name]) => count(bin.requests[name] ?? 0)), percent(hitRate(bin.requests)),
   ]));
 }
