@@ -83,7 +83,8 @@ def load_embedder(
 
     Blocks, the first time for some ten seconds (the export): call it off the event loop.
     `cache` holds exports, by default `default_cache()`. `prefix` and `scripts` stand for what the
-    model's own files say where they are given. Raises `EmbedderFault` when there is no such model.
+    model's own files say where they are given. Raises `EmbedderFault` when there is no such model,
+    or no whole one.
     """
     files = read_model_files(model)
     if prefix is not None:
@@ -100,6 +101,7 @@ def load_embedder(
 
 
 def _identity(files: ModelFiles, runtime: Runtime) -> str:
-    # The prefix and the pooling are in the digest, as files; they stand here to be read.
+    # The pooling is in the digest; it stands here to be read. What follows the last but one slash
+    # is of the runtime: `index.volatility_model` counts on it.
     parts = (files.digest[:16], files.pooling, files.prefix, runtime.name, str(runtime.dimension))
     return "/".join(parts)

@@ -21,12 +21,30 @@ _MULTILINGUAL_VOCABULARY = 100_000
 """A vocabulary of this size was made for many languages (an English one has about 30,000)."""
 
 
+_WITHOUT_EFFECT = frozenset(
+    {
+        "_name_or_path",
+        "architectures",
+        "attention_probs_dropout_prob",
+        "classifier_dropout",
+        "dtype",
+        "gradient_checkpointing",
+        "hidden_dropout_prob",
+        "initializer_range",
+        "torch_dtype",
+        "transformers_version",
+        "use_cache",
+    }
+)
+"""Of config.json: what training and loading need, and what another packing writes differently."""
+
+
 class ModelFiles(msgspec.Struct, frozen=True, kw_only=True):
     """What is known of a model without loading it."""
 
     directory: Path
     digest: str
-    """SHA-256 over all files that decide what it computes: 64 hex digits."""
+    """SHA-256 of all that decides which vectors it gives, however it is packed: 64 hex digits."""
     pooling: str
     prefix: str
     """Put before each text, as the model was trained; often empty."""
@@ -40,11 +58,18 @@ def read_model_files(model: str) -> ModelFiles:
     """Look at the model named by a path, by `package:NAME`, or by `hf:ORG/NAME` (the Hugging Face
     hub: its local cache, else a download).
 
-    Raises `EmbedderFault` when there is no sentence-transformers model there.
+    Raises `EmbedderFault` when there is no sentence-transformers model there, or a damaged one.
     """
     directory = _find(model)
     if not (directory / "modules.json").is_file():
         raise EmbedderFault(f"no sentence-transformers model (modules.json) in {directory}")
+    try:
+        return _read(directory)
+    except (OSError, ValueError, TypeError, AttributeError) as fault:
+        raise EmbedderFault(f"{directory} holds no readable model: {fault}") from fault
+
+
+def _read(directory: Path) -> ModelFiles:
     return ModelFiles(
         directory=directory,
         digest=_digest(directory),
@@ -73,10 +98,10 @@ def _find(model: str) -> Path:
 
 
 def _digest(directory: Path) -> str:
-    digest = hashlib.sha256()
-    for path in sorted(directory.rglob("*")):
-        if path.suffix not in {".json", ".txt", ".safetensors", ".bin", ".model"}:
-            continue
+    # A folder with both kinds of weights has the same ones twice.
+    weights = sorted(directory.rglob("*.safetensors")) or sorted(directory.rglob("*.bin"))
+    digest = hashlib.sha256(json.dumps(_settings(directory), sort_keys=True).encode())
+    for path in weights:
         name = path.relative_to(directory).as_posix().encode()
         with path.open("rb") as file:
             content = hashlib.file_digest(file, "sha256").digest()
@@ -84,10 +109,33 @@ def _digest(directory: Path) -> str:
     return digest.hexdigest()
 
 
+def _settings(directory: Path) -> dict[str, Any]:
+    """What is computed with the weights. Prefixes are told apart by `ModelFiles.prefix`."""
+    config = _json(directory / "config.json")
+    tokenizer = _json(directory / "tokenizer.json")
+    return {
+        "config": {key: config[key] for key in config.keys() - _WITHOUT_EFFECT},
+        # We cut and pad nothing, whatever the tokenizer's file says of that.
+        "tokenizer": {key: tokenizer[key] for key in tokenizer.keys() - {"truncation", "padding"}},
+        "lower": bool(_json(directory / "sentence_bert_config.json").get("do_lower_case")),
+        "pooling": _pooling(directory),
+        "layers": {
+            path.parent.name: _json(path)
+            for path in directory.glob("*/config.json")
+            # What normalises changes nothing of a vector that is made one of unit length anyway.
+            if not path.parent.name.endswith(("_Pooling", "_Normalize"))
+            and path.parent.name[:1].isdigit()
+        },
+    }
+
+
 def _json(path: Path) -> dict[str, Any]:
     if not path.is_file():
         return {}
-    found = json.loads(path.read_text())
+    try:
+        found = json.loads(path.read_text())
+    except ValueError as fault:
+        raise EmbedderFault(f"{path} cannot be read: {fault}") from fault
     return found if isinstance(found, dict) else {}
 
 
@@ -95,7 +143,9 @@ def _pooling(directory: Path) -> str:
     for path in sorted(directory.glob("*_Pooling/config.json")):
         config = _json(path)
         modes = [
-            key.removeprefix("pooling_mode_") for key, value in config.items() if value is True
+            key.removeprefix("pooling_mode_")
+            for key, value in config.items()
+            if value is True and key.startswith("pooling_mode_")
         ]
         return "+".join(sorted(modes)) or str(config.get("pooling_mode", "unknown"))
     return "none"

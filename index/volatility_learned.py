@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from index.volatility_examples import EXAMPLE, LEARNED, LEAST_LIKENESS, Examples
-from index.volatility_model import read_classifier
+from index.volatility_model import Classifier, read_classifier
 
 if TYPE_CHECKING:
     from index.embedder import Embedder
@@ -22,6 +22,11 @@ class LearnedVolatility:
         self._embedder = embedder
         self._classifier = read_classifier(embedder.identity)
         self._known: dict[tuple[str, ...], asyncio.Task[Vector]] = {}
+
+    @property
+    def has_classifier(self) -> bool:
+        """Whether one was made for this embedder."""
+        return isinstance(self._classifier, Classifier)
 
     async def judge(self, embedding: bytes, examples: Examples) -> str | None:
         vector = np.frombuffer(embedding, dtype="<f4")

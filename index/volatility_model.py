@@ -1,9 +1,11 @@
 """A linear classifier on embeddings: is the answer to this prompt volatile or personal?
 
 A model belongs to one embedder: of another it is not used, since its numbers would mean nothing.
+What runs the embedder may be another: it is held to the same vectors, but for rounding.
 `python -m index.volatility_training` makes one from labelled lines.
 """
 
+import logging
 from pathlib import Path
 
 import msgspec
@@ -11,6 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 FORMAT = 1
+
+logger = logging.getLogger(__name__)
 
 _SHIPPED = Path(__file__).with_name("volatility_model.json")
 
@@ -50,9 +54,19 @@ class NoClassifier:
 
 
 def read_classifier(identity: str, path: Path = _SHIPPED) -> Classifier | NoClassifier:
-    """The classifier for an embedder's vectors; none where the model at `path` is for another
-    embedder or of another format."""
+    """The classifier for an embedder's vectors; none, and a line in the log, where the model at
+    `path` is for another embedder or of another format."""
     model = msgspec.json.decode(path.read_bytes(), type=VolatilityModel)
-    if model.format != FORMAT or model.embedder != identity:
-        return NoClassifier()
-    return Classifier(model)
+    if model.format == FORMAT and _space(model.embedder) == _space(identity):
+        return Classifier(model)
+    logger.warning(
+        "no classifier for embedder %s: volatile prompts are known by rules and examples alone",
+        identity,
+    )
+    return NoClassifier()
+
+
+def _space(identity: str) -> str:
+    """An embedder's identity but for its runtime, the last part but one."""
+    model, _, rest = identity.rpartition("/")
+    return f"{model.rpartition('/')[0]}/{rest}"

@@ -64,8 +64,8 @@ class Embedding:
         self._health.embedder = "loading"
         try:
             opened = await open_embedder(self._settings)
-        except EmbedderFault as fault:
-            self._health.embedder = str(fault)
+        except Exception as fault:  # whatever it is: it does not load any more
+            self._health.embedder = str(fault) or type(fault).__name__
             if self._settings.base_url is not None:
                 beside(self._open_and_follow())
             raise
@@ -93,7 +93,8 @@ class Embedding:
         semantic = SemanticIndex(embedder, vectors)
         await self._prepare(semantic.identity)
         self._cache.semantic = semantic
-        self._cache.learned = LearnedVolatility(opened.embedder)
+        self._cache.learned = learned = LearnedVolatility(opened.embedder)
+        self._health.classifier = "ready" if learned.has_classifier else "none"
         self._health.embedder = "ready"
         return semantic
 
@@ -108,7 +109,7 @@ class Embedding:
                 with contextlib.suppress(asyncio.CancelledError):
                     await following
             self._cache.semantic, self._cache.learned = NoSemantic(), NothingLearned()
-            self._health.embedder = "loading"
+            self._health.embedder, self._health.classifier = "loading", "none"
             await semantic.close()
             opened = await self._open_at_last()
             semantic = await self._install(opened)

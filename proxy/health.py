@@ -31,6 +31,8 @@ class Health:
         self._away = away
         self.reloaded: Callable[[], ReloadReport | None] = _never
         self.embedder = "none"
+        self.classifier = "none"
+        """Of volatile prompts: `ready` where there is one for the embedder."""
         self.loaded = False
         self.draining = False
 
@@ -46,6 +48,7 @@ class Health:
             "draining": self.draining,
             "degraded": [] if embedder in _WELL else [f"embedder: {embedder}"],
             "embedder": embedder,
+            "classifier": self.classifier,
             "upstreams": {one.name: await one.state() for one in self._upstreams()},
             "reload": self.reloaded(),
         }

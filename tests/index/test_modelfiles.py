@@ -36,6 +36,51 @@ def test_another_weight_file_is_another_digest(tmp_path: Path) -> None:
     assert read_model_files(str(model)).digest != before
 
 
+CONFIG = {"hidden_size": 8, "hidden_act": "gelu", "_name_or_path": "a/b", "use_cache": True}
+TOKENIZER = {"model": {"type": "WordPiece"}, "truncation": None, "padding": None}
+
+
+def test_the_same_model_in_another_packing_has_the_same_digest(tmp_path: Path) -> None:
+    one = write_model(tmp_path / "one", config=CONFIG, tokenizer=TOKENIZER)
+    other = write_model(
+        tmp_path / "other",
+        config={"hidden_act": "gelu", "hidden_size": 8, "transformers_version": "5.0.0"},
+        tokenizer=TOKENIZER | {"truncation": {"max_length": 128}},
+        data_config=[{"lines": 10}],
+        train_script={"epochs": 1},
+    )
+    pooling = {"pooling_mode_mean_tokens": True}
+    for model, more in ((one, {}), (other, {"include_prompt": True})):
+        (model / "model.safetensors").write_bytes(b"1")
+        (model / "1_Pooling").mkdir()
+        (model / "1_Pooling/config.json").write_text(json.dumps(pooling | more))
+    (other / "pytorch_model.bin").write_bytes(b"the same once more")
+    (other / "vocab.txt").write_text("[PAD]")
+    ones, others = (read_model_files(str(model)) for model in (one, other))
+    assert (ones.digest, ones.pooling) == (others.digest, others.pooling)
+
+
+@pytest.mark.parametrize(
+    ("file", "content"),
+    [
+        ("config.json", CONFIG | {"hidden_act": "relu"}),
+        ("tokenizer.json", TOKENIZER | {"model": {"type": "BPE"}}),
+        ("sentence_bert_config.json", {"do_lower_case": True}),
+        ("1_Pooling/config.json", {"pooling_mode_cls_token": True}),
+        ("2_Dense/config.json", {"out_features": 4}),
+    ],
+    ids=["config", "tokenizer", "case", "pooling", "another layer"],
+)
+def test_what_changes_the_vectors_changes_the_digest(
+    tmp_path: Path, file: str, content: dict[str, Any]
+) -> None:
+    model = write_model(tmp_path / "a", config=CONFIG, tokenizer=TOKENIZER)
+    before = read_model_files(str(model)).digest
+    (model / file).parent.mkdir(exist_ok=True)
+    (model / file).write_text(json.dumps(content))
+    assert read_model_files(str(model)).digest != before
+
+
 def test_the_prefix_a_model_was_trained_with_is_read(tmp_path: Path) -> None:
     model = write_model(
         tmp_path / "a",

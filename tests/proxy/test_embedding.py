@@ -105,6 +105,24 @@ async def test_a_server_that_is_down_at_the_start_is_used_when_it_comes(
             late.stop()
 
 
+async def test_a_damaged_model_is_named_by_health_and_costs_no_answer(
+    upstream: str, tmp_path: Path
+) -> None:
+    model = tmp_path / "model"
+    model.mkdir()
+    (model / "modules.json").write_text("[]")
+    (model / "config.json").write_text("{")
+    text = CONFIG.format(upstream=upstream, embedder="")
+    text = text.replace("model: e5-query", f"model: {model}").replace('  base_url: ""\n', "")
+    async with running(text, tmp_path) as proxy:
+        async with asyncio.timeout(60):
+            while await state(proxy) == "loading":
+                await asyncio.sleep(0.01)
+        assert f"{model / 'config.json'} cannot be read" in await state(proxy)
+        assert await outcome(proxy, "How do I close my account?") == "miss"
+        assert await outcome(proxy, "How do I close my account?") == "exact"
+
+
 async def test_a_server_that_dies_and_returns_with_another_model_gets_an_index_of_its_own(
     upstream: str, tmp_path: Path
 ) -> None:
