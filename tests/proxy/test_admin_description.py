@@ -99,7 +99,7 @@ async def test_a_failure_that_nobody_foresaw_is_told_in_the_one_shape_and_logged
         def __init__(self, config):
             pass
 
-        async def latest(self, _limit, *, what):
+        async def latest(self, _limit, *, what, before):
             raise LookupError(what)
 
     with pytest.MonkeyPatch.context() as patch:
