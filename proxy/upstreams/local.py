@@ -24,7 +24,6 @@ from proxy.errors import (
     UpstreamBroken,
     UpstreamRestarting,
     UpstreamUnreachable,
-    error_body,
 )
 from proxy.settings.engine import Engine
 from proxy.settings.upstreams import Timeout
@@ -42,6 +41,7 @@ from proxy.upstreams.local_chat import ChatForm
 from proxy.upstreams.local_completion import CompletionForm
 from proxy.upstreams.local_config import engine_config
 from proxy.upstreams.local_pages import Look, prefix_tree_of, purge_of, sharing_of, unseen
+from proxy.upstreams.local_refusal import refusal_of, told
 from proxy.upstreams.local_request import decode_chat, decode_completion
 from proxy.upstreams.local_response import ResponseForm
 from proxy.upstreams.local_response_body import FIELDS, decode_response
@@ -171,7 +171,7 @@ class LocalUpstream:
                 pieces = self._guarded(plain(ask, generation, prompt_tokens), ask)
                 body = b"".join([piece async for piece in pieces])
         except ClientError as error:
-            return self._response(error.status, _JSON, _once(_told(error)))
+            return self._response(error.status, _JSON, _once(told(error)))
         return self._response(200, _JSON, _once(body))
 
     def _ask(self, method: str, path: str, body: bytes) -> Ask:
@@ -241,7 +241,7 @@ class LocalUpstream:
         try:
             return generation, await generation.started()
         except RequestRefused as error:
-            raise _refused(error, ask, param=error.param or ask.prompt_field) from error
+            raise refusal_of(error, ask.fields, param=error.param or ask.prompt_field) from error
         except EngineDown as error:
             raise self._restarting(error, before_first_byte=True) from error
 
@@ -270,10 +270,11 @@ class LocalUpstream:
             if not before_first_byte:
                 raise UpstreamBroken(error.message, upstream=self.name) from error
             constraint = ask.requests[0].constraint
-            refused = _refused(error, ask, param=constraint.param if constraint else "messages")
+            named = constraint.param if constraint else "messages"
+            refused = refusal_of(error, ask.fields, param=named)
             if not ask.stream:
                 raise refused from error
-            yield b"data: " + _told(refused) + b"\n\n"
+            yield b"data: " + told(refused) + b"\n\n"
         except EngineDown as error:
             raise self._restarting(error, before_first_byte=before_first_byte) from error
 
@@ -309,16 +310,6 @@ class _Body(AsyncGenerator[bytes, None]):
             await self._pieces.aclose()
         finally:
             await self._generation.aclose()
-
-
-def _refused(error: RequestRefused, ask: Ask, *, param: str) -> ClientError:
-    """`param`: as the engine names the field."""
-    named = ask.fields.get(param, param)
-    return ClientError(400, error.message, param=named, code=error.code)
-
-
-def _told(error: ClientError) -> bytes:
-    return error_body(error.message, kind=error.kind, param=error.param, code=error.code)
 
 
 def _not_served(method: str, path: str) -> str:

@@ -2,6 +2,7 @@
 
 import json
 
+import msgspec
 import pytest
 
 from engine.errors import EngineDied
@@ -34,10 +35,11 @@ class GivingOut(LocalUpstream):
     """Its worker admits, says so much, and fails."""
 
     said: tuple[Delta, ...] = ()
+    fault = FAULT
 
     async def _sent(self, ask: Ask, sharing: Sharing) -> Generation:
         generation = Generation({1: ask.num_choices}, on_close=lambda: None)
-        for event in (Started(request_id=1, prompt_tokens=3), *self.said, FAULT):
+        for event in (Started(request_id=1, prompt_tokens=3), *self.said, self.fault):
             generation.feed(event)
         return generation
 
@@ -73,6 +75,19 @@ async def test_a_grammar_that_gives_out_at_once_is_a_400(path: str, stream: bool
     assert response.status == 400
     assert (error["type"], error["code"]) == ("invalid_request_error", "grammar_fault")
     assert error["param"] == PARAMS[path]
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize(("code", "status"), [("grammars_busy", 503), ("engine_fault", 500)])
+async def test_what_is_not_the_requests_fault_is_not_told_as_such(
+    code: str, status: int, stream: bool
+) -> None:
+    local = GivingOut("local", ENGINE)
+    local.fault = msgspec.structs.replace(FAULT, code=code)
+    response = await _answer(local, "/chat/completions", stream=stream)
+    error = json.loads(b"".join([piece async for piece in response.body]))["error"]
+    assert (error["type"], error["code"]) == ("server_error", code)
+    assert response.status == (502 if stream else status), "an event tells no status of its own"
 
 
 async def test_a_stream_whose_grammar_gives_out_later_breaks() -> None:
