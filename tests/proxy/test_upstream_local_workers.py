@@ -33,6 +33,8 @@ policies:
 routes:
   - {{match: {{model: "test-1"}}, to: local, cache: standard, retries: 0}}
 """
+BEGUN = 15
+"""Tokens, less than a page, that a template puts before every prompt."""
 STORY = " ".join(f"Sentence {n} tells of the sea." for n in range(8))
 
 
@@ -84,14 +86,14 @@ async def test_a_purge_by_tag_drops_the_pages_of_all_workers_and_counts_them_onc
     assert min(shared) >= 64, "whichever worker asks"
     # Under a system prompt of their own: whatever continues a dropped page goes with it.
     others = {"system": "Be brief.", "tags": "doc:2"}
-    assert await cached(served, STORY, **others) == 0
+    assert await cached(served, STORY, **others) <= BEGUN
     before = await figures(served)
     counted = await purge(served, tags=["doc:1"], dry_run=True)
     done = await purge(served, tags=["doc:1"])
     assert done["pages"] == counted["pages"] >= shared[0] // 16
     assert before["cached_pages"] - (await figures(served))["cached_pages"] == done["pages"]
     assert (await purge(served, tags=["doc:1"]))["pages"] == 0
-    assert await cached(served, f"{STORY} Two?", tags="doc:1") == 0
+    assert await cached(served, f"{STORY} Two?", tags="doc:1") <= BEGUN
     assert await cached(served, f"{STORY} Three?", **others) >= 64
 
 
