@@ -29,6 +29,10 @@ from index.vectors import (
 
 _MAX_DEAD_SHARE = 0.25
 _LEAST_DEAD = 64
+_TAIL_SHARE = 0.25
+"""A tail of so much of what a graph begins with goes into the graph: searching it takes time."""
+_GRAPH_SHARE = 0.005
+"""And of so much of a large graph, which is copied to grow: 0.5 s and its memory for a million."""
 _GROWTH_AFTER_FAULT = 1.25
 """What could not be made is tried again when the scope holds so many times as many."""
 
@@ -102,8 +106,13 @@ class LargeScope:
     def _wants_another(self) -> bool:
         if self._stopping.is_set() or len(self._alive) < self._least_to_make:
             return False
-        growing = len(self._tail) if self.is_graph else len(self._alive)
-        return growing > self._graph_at or self._much_is_dead()
+        return self._has_grown() or self._much_is_dead()
+
+    def _has_grown(self) -> bool:
+        if not self.is_graph:
+            return len(self._alive) > self._graph_at
+        least = max(_TAIL_SHARE * self._graph_at, _GRAPH_SHARE * len(self._parts[0]))
+        return len(self._tail) > least
 
     def _much_is_dead(self) -> bool:
         num_held = sum(map(len, self._all()))
