@@ -33,6 +33,8 @@ _TAIL_SHARE = 0.25
 """A tail of so much of what a graph begins with goes into the graph: searching it takes time."""
 _GRAPH_SHARE = 0.005
 """And of so much of a large graph, which is copied to grow: 0.5 s and its memory for a million."""
+_MOST_FLAT = 2
+"""So many times as many as a graph begins with: a millisecond of a search."""
 _GROWTH_AFTER_FAULT = 1.25
 """What could not be made is tried again when the scope holds so many times as many."""
 
@@ -66,6 +68,13 @@ class LargeScope:
     def is_graph(self) -> bool:
         """Whether searches walk a graph by now."""
         return any(isinstance(part, GraphVectors) for part in self._parts)
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether more vectors wait for the graph in the making than are quickly compared."""
+        self._keep_up()
+        num_flat = sum(len(part) for part in self._all() if isinstance(part, FlatVectors))
+        return self._making is not None and num_flat > _MOST_FLAT * self._graph_at
 
     def add(self, vector_id: int, vector: Vector) -> None:
         """Hold a unit vector under an id that was never held before."""

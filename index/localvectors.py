@@ -54,6 +54,9 @@ class LocalVectors:
             del self._by_id[record.vector_id]
             self._scopes.remove(record.scope, record.vector_id)
 
+    def is_behind(self, scope: str) -> bool:
+        return self._scopes.is_behind(scope)
+
     def clear(self) -> None:
         self._scopes.clear()
         self._by_key.clear()

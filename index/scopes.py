@@ -89,6 +89,12 @@ class Scopes:
             if len(held) == 0:
                 del self._scopes[scope]
 
+    def is_behind(self, scope: str) -> bool:
+        """Whether a scope is slow to search until what is in the making is made: who adds many to
+        it should wait."""
+        held = self._scopes.get(scope)
+        return isinstance(held, LargeScope) and held.is_behind
+
     def clear(self) -> None:
         """Let go of all ids. What is in the making is of use to nobody then."""
         self._scopes.clear()

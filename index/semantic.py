@@ -75,6 +75,10 @@ class Semantic(Protocol):
         """Let go of an entry; a no-op when it is not held."""
         ...
 
+    def is_behind(self, scope: str) -> bool:
+        """See `VectorPlace.is_behind`."""
+        ...
+
     def clear(self) -> None:
         """Let go of everything."""
         ...
@@ -118,6 +122,9 @@ class NoSemantic:
     def remove(self, key: str) -> None:
         """Nothing is held."""
 
+    def is_behind(self, scope: str) -> bool:
+        return False
+
     def clear(self) -> None:
         """Nothing is held."""
 
@@ -134,8 +141,15 @@ class NoSemantic:
 class SemanticIndex:
     """An embedder, and the place of its vectors."""
 
-    def __init__(self, embedder: "Embedder", vectors: VectorPlace | None = None) -> None:
-        """`vectors`: of this embedder; by default those of this process."""
+    def __init__(
+        self,
+        embedder: "Embedder",
+        vectors: VectorPlace | None = None,
+        *,
+        memo: Memo | None = None,
+    ) -> None:
+        """`vectors`: of this embedder; by default those of this process. `memo`: one that several
+        indices of this embedder share; by default one of its own."""
         if vectors is None:
             from index.localvectors import LocalVectors
 
@@ -143,7 +157,7 @@ class SemanticIndex:
         self.identity = embedder.identity
         self.vectors = vectors
         self._embedder = embedder
-        self._memo = Memo()
+        self._memo = Memo() if memo is None else memo
 
     @property
     def away(self) -> str:
@@ -196,6 +210,9 @@ class SemanticIndex:
 
     def remove(self, key: str) -> None:
         self.vectors.remove(key)
+
+    def is_behind(self, scope: str) -> bool:
+        return self.vectors.is_behind(scope)
 
     def clear(self) -> None:
         self.vectors.clear()

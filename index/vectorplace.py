@@ -44,6 +44,10 @@ class VectorPlace(Protocol):
         """Let go of an entry; a no-op when it is not held. Returns at once."""
         ...
 
+    def is_behind(self, scope: str) -> bool:
+        """Whether who adds many to a scope should wait: until then it is slow to search."""
+        ...
+
     def clear(self) -> None:
         """Let go of everything, of this process."""
         ...

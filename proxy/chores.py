@@ -4,7 +4,6 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable
-from functools import partial
 
 from index.errors import StoreFault
 from index.semantic import Semantic
@@ -17,7 +16,8 @@ _FOLLOW_EVERY_S = 0.5
 _SWEEP_EVERY_S = 30.0
 _CHANGES_A_PAGE = 500
 _TURN_S = 0.002
-"""After so long at a time requests come first: a page of many large scopes takes far longer."""
+"""After so long at a time requests come first: a page takes longer."""
+_BEHIND_S = 0.05
 
 
 async def follow(
@@ -66,11 +66,24 @@ async def sweep(store: Store, *, clock: Callable[[], float], metrics: Metrics) -
 
 
 async def _apply(changes: Changes, semantic: Semantic, *, clock: Callable[[], float]) -> None:
-    begun = clock()
-    steps = [partial(semantic.remove, key) for key in changes.deleted]
-    steps += [partial(semantic.add, entry) for entry in changes.put]
-    for step in steps:
-        step()
-        if clock() - begun >= _TURN_S:
+    turn = _Turn(clock)
+    for key in changes.deleted:
+        semantic.remove(key)
+        await turn.give_way()
+    for entry in changes.put:
+        while semantic.is_behind(entry.scope):  # noqa: ASYNC110  (a thread makes the graph)
+            await asyncio.sleep(_BEHIND_S)
+        semantic.add(entry)
+        await turn.give_way()
+
+
+class _Turn:
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._begun = clock()
+
+    async def give_way(self) -> None:
+        """To requests, when it has lasted long enough."""
+        if self._clock() - self._begun >= _TURN_S:
             await asyncio.sleep(0)
-            begun = clock()
+            self._begun = self._clock()

@@ -87,6 +87,9 @@ class RedisVectors:
     def remove(self, key: str) -> None:
         """The scripts that free entries see to it."""
 
+    def is_behind(self, scope: str) -> bool:
+        return False
+
     def clear(self) -> None:
         """What is held is of all processes."""
 

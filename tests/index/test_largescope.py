@@ -144,6 +144,26 @@ def test_a_graph_grows_in_the_thread_and_never_while_it_answers(
     assert found.id == GRAPH_AT + 1
 
 
+def test_who_adds_many_is_told_to_wait_only_while_a_graph_is_in_the_making(
+    scope: LargeScope, builder: HeldBuilder
+) -> None:
+    rows = list(map(read, unit_bytes(4 * GRAPH_AT, seed=10)))
+    for vector_id, row in enumerate(rows):
+        assert scope.is_behind == (vector_id > 2 * GRAPH_AT)
+        scope.add(vector_id, row)
+        if vector_id == 2 * GRAPH_AT:
+            break
+    while scope.is_behind:
+        builder.work()
+    for vector_id in range(2 * GRAPH_AT + 1, 4 * GRAPH_AT):
+        scope.add(vector_id, rows[vector_id])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("index.largescope._grown", no_memory)
+        assert scope.is_behind
+        builder.work()
+        assert not scope.is_behind
+
+
 def test_where_a_graph_cannot_be_made_searches_go_on_and_it_is_tried_again_later(
     scope: LargeScope, builder: HeldBuilder, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -25,6 +25,7 @@ class Slow(NoSemantic):
         self.held: set[str] = set()
         self.time_s = 0.0
         self.cleared = 0
+        self.behind: set[str] = set()
 
     def add(self, entry: Entry) -> None:
         self.time_s += 0.001
@@ -32,6 +33,9 @@ class Slow(NoSemantic):
 
     def remove(self, key: str) -> None:
         self.held.discard(key)
+
+    def is_behind(self, scope: str) -> bool:
+        return scope in self.behind
 
     def clear(self) -> None:
         self.cleared += 1
@@ -58,6 +62,7 @@ class Failing(MemoryStore):
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(chores, "_FOLLOW_EVERY_S", 0)
+    monkeypatch.setattr(chores, "_BEHIND_S", 0)
 
 
 def entry(key: str, snapshot: Snapshot) -> Entry:
@@ -115,6 +120,19 @@ async def test_a_page_of_entries_is_held_a_few_at_a_time() -> None:
             await asyncio.sleep(0)
             turns.append(index.time_s)
     assert max(b - a for a, b in pairwise(turns)) < 0.004
+
+
+async def test_nothing_more_is_added_to_a_scope_that_is_behind() -> None:
+    store, index = MemoryStore(max_bytes=2**20), Slow()
+    await fill(store)
+    async with followed(store, index, Metrics()) as following:
+        await until(lambda: len(index.held) > NUM_ENTRIES // 2, following)
+        index.behind, num_held = {"s"}, len(index.held)
+        for _ in range(NUM_ENTRIES):
+            await asyncio.sleep(0)
+        assert len(index.held) == num_held
+        index.behind = set()
+        await until(lambda: len(index.held) == NUM_ENTRIES, following)
 
 
 async def test_a_feed_that_fails_is_asked_again_and_one_that_began_anew_read_from_its_start(
