@@ -79,6 +79,7 @@ class Engine:
         self._sampler = Sampler(tokenizer)
         self._sequence_ids = itertools.count()
         self._num_steps = 0
+        self._num_generated = 0
 
     @property
     def max_context(self) -> int:
@@ -165,6 +166,7 @@ class Engine:
         for sequence, pick in zip(sampled, picks, strict=True):
             if sequence.request_id in failed:
                 continue
+            self._num_generated += pick is not None
             happened = advance(sequence, pick, end_ids=self._tokenizer.end_ids)
             events += happened
             match happened[-1] if happened else None:
@@ -202,6 +204,7 @@ class Engine:
             prompt_tokens=counted.prompt_tokens,
             cached_tokens=counted.cached_tokens,
             restored_tokens=kept.restored * self._pool.layout.page_tokens,
+            generated_tokens=self._num_generated,
             steps=self._num_steps,
             attention_calls=dict(self._model.attention_calls),
         )

@@ -180,7 +180,7 @@ class Proxy:
     async def counts(self) -> Counts:
         """What this process has in hand."""
         if self._member.index == 0:  # workers share their engines: one of them tells of those
-            await self._kept.figures()
+            await self._kept.hear()
         await self._sizes.ask()
         self._desk.flush()
         return Counts(

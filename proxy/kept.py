@@ -40,16 +40,19 @@ class Kept(Collector):
         return sum(await asyncio.gather(*dropped))
 
     async def figures(self) -> Figures:
-        """Of the upstreams that have any."""
+        """Of the upstreams that have any, now."""
         upstreams = dict(self._upstreams())
         asking = (asyncio.wait_for(one.figures(), _PATIENCE_S) for one in upstreams.values())
         heard = await asyncio.gather(*asking, return_exceptions=True)
-        self._figures = {
+        return {
             name: figures
             for name, figures in zip(upstreams, heard, strict=True)
             if isinstance(figures, Mapping) and figures
         }
-        return self._figures
+
+    async def hear(self) -> None:
+        """Ask for the figures that are shown from now on."""
+        self._figures = await self.figures()
 
     async def profile(
         self, name: str | None, *, num_steps: int, longest_s: float
@@ -115,6 +118,12 @@ _FAMILIES = (
         help="Tokens of the prompts that an engine began with since its start; `cached` is the part"
         " that its prefix cache had, `restored` was brought from disk for that.",
         figures={"all": "prompt_tokens", "cached": "cached_tokens", "restored": "restored_tokens"},
+    ),
+    _Family(
+        name="rejoinder_engine_generated_tokens",
+        help="Tokens that an engine generated since its start, also of answers that were broken"
+        " off.",
+        figures={"all": "generated_tokens"},
     ),
     _Family(
         name="rejoinder_engine_preemptions",

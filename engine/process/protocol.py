@@ -272,6 +272,8 @@ class Occupancy(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     """Of these, found in the prefix cache."""
     restored_tokens: int = 0
     """Brought back from disk since the start."""
+    generated_tokens: int = 0
+    """Of all answers since the start, those that nobody waited for to the end too."""
     steps: int
     restarts: int = 0
     """Times that the process died and was started again, as its parent counts them."""

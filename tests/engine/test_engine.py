@@ -35,6 +35,8 @@ def test_a_sequence_answers_the_same_alone_and_in_company(tiny: Kit, kv_dtype: s
         engine.add(number, ids, sampling=_greedy(24))
     together = drain(engine)
     assert [together[number, 0].text for number in range(10)] == alone
+    generated = sum(answered.num_tokens for answered in together.values())
+    assert engine.occupancy().generated_tokens == generated > 0
 
 
 @pytest.mark.parametrize("kv_dtype", ["fp32", "int8"])

@@ -3,6 +3,7 @@
 import asyncio
 import gzip
 import json
+import re
 import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -129,3 +130,16 @@ async def test_what_no_window_can_be_is_refused(served: Process) -> None:
     assert (got.status_code, got.json()["error"]["param"]) == (400, "long_context.window")
     got = await ask(served, long_context={"mode": "window", "widow": 64})
     assert got.status_code == 400
+
+
+async def test_the_metrics_count_the_tokens_that_the_engine_generates(served: Process) -> None:
+    async def generated() -> float:
+        text = (await served.http.get(f"{served.admin_url}/metrics")).text
+        name = r'rejoinder_engine_generated_tokens\{kind="all",upstream="local"[^}]*\} (\S+)'
+        (number,) = re.findall(name, text)
+        return float(number)
+
+    before = await generated()
+    answer = await ask(served, seed=-2)
+    assert answer.json()["usage"]["completion_tokens"] == 12
+    assert await generated() == before + 12

@@ -69,7 +69,7 @@ function parts(told) {
     ]),
     el("h3", {}, "Batch"),
     figures("engine", [
-      ["Running", count(of("running"))], ["Waiting", count(of("waiting"))], ["Steps", count(of("steps"))],
+      ["Running", count(of("running"))], ["Waiting", count(of("waiting"))], ["Steps", count(of("steps"))], ["Tokens generated", count(of("generated_tokens"))],
       ["Preempted", count(of("preemptions"))], ["Of these swapped", count(of("swaps"))],
       ["Restarts", count(of("restarts"))],
     ]),
