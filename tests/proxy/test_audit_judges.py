@@ -54,7 +54,7 @@ async def test_near_answers_agree_unless_numbers_or_negations_differ():
     assert await near(0.95, "It opens at nine.", "The doors open at nine.")
     assert not await near(0.95, "It costs 20 euros.", "It costs 30 euros.")
     assert not await near(0.95, "It is safe to eat.", "It is not safe to eat.")
-    assert not await near(0.5, "It opens at nine.", "Bananas are yellow.")
+    assert not await near(0.3, "It opens at nine.", "Bananas are yellow.")
 
 
 @pytest.mark.parametrize(
