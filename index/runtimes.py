@@ -6,7 +6,8 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Protocol
 
@@ -90,8 +91,12 @@ class TorchRuntime:
 
 
 def load_tokenizer(files: ModelFiles) -> Tokenizer:
-    """The model's tokenizer, without its truncation and padding: nothing is cut in silence."""
-    tokenizer = Tokenizer.from_file(str(files.directory / "tokenizer.json"))
+    """The model's tokenizer, without its truncation and padding: nothing is cut in silence.
+
+    Raises EmbedderFault where there is none, or no whole one."""
+    path = files.directory / "tokenizer.json"
+    with _faults_of(str(path)):
+        tokenizer = Tokenizer.from_file(str(path))
     tokenizer.no_truncation()
     tokenizer.no_padding()
     return tokenizer
@@ -100,33 +105,66 @@ def load_tokenizer(files: ModelFiles) -> Tokenizer:
 def load_runtime(files: ModelFiles, tokenizer: Tokenizer, *, threads: int, cache: Path) -> Runtime:
     """The export if it is there, can be made and agrees with the original; else torch.
 
-    The first export of a model takes some ten seconds, and blocks.
+    The first export of a model takes some ten seconds, and blocks. Raises EmbedderFault where torch
+    cannot run the model either.
     """
     try:
-        kept = _kept_export(files, cache)
-        runtime = OnnxRuntime(
-            kept / MODEL_FILE, tokenizer=tokenizer, prefix=files.prefix, threads=threads
-        )
-        _check(runtime, np.load(kept / PROBES_FILE))
-    except (EmbedderFault, OSError, RuntimeError, ValueError) as fault:
+        return _exported(files, tokenizer, threads=threads, cache=cache)
+    except (EmbedderFault, OSError) as fault:
         logger.warning("embedder runs on torch, not on its int8 export: %s", fault)
+    with _faults_of(str(files.directory)):
         return TorchRuntime(files)
+
+
+def _exported(files: ModelFiles, tokenizer: Tokenizer, *, threads: int, cache: Path) -> OnnxRuntime:
+    """From what is kept; where that cannot be read, it is made once more."""
+
+    def opened() -> tuple[OnnxRuntime, float]:
+        with _faults_of(str(kept)):
+            runtime = OnnxRuntime(
+                kept / MODEL_FILE, tokenizer=tokenizer, prefix=files.prefix, threads=threads
+            )
+            return runtime, _agreement(runtime, np.load(kept / PROBES_FILE))
+
+    kept = cache / "embedders" / f"{files.digest[:32]}-{EXPORT_VERSION}"
+    was_kept = kept.exists()
+    if not was_kept:
+        _make(files.directory, kept)
+    try:
+        runtime, cosine = opened()
+    except EmbedderFault as fault:
+        if not was_kept:
+            raise
+        logger.warning("the kept export of the embedder is damaged, and made anew: %s", fault)
+        shutil.rmtree(kept, ignore_errors=True)
+        _make(files.directory, kept)
+        runtime, cosine = opened()
+    # Made anew it would be the same.
+    if not cosine >= _LEAST_PROBE_COSINE:
+        raise EmbedderFault(f"the int8 export differs from the original (cosine {cosine:.3f})")
     return runtime
 
 
-def _kept_export(files: ModelFiles, cache: Path) -> Path:
-    kept = cache / "embedders" / f"{files.digest[:32]}-{EXPORT_VERSION}"
-    if (kept / MODEL_FILE).is_file():
-        return kept
+@contextmanager
+def _faults_of(what: str) -> Iterator[None]:
+    """Neither tokenizers, onnxruntime nor torch has one kind of error for what it cannot read: they
+    raise bare exceptions, errors of Python's own, and classes made in C++ that share no base."""
+    try:
+        yield
+    except Exception as fault:
+        raise EmbedderFault(f"{what}: {fault}") from fault
+
+
+def _make(model: Path, kept: Path) -> None:
+    """Export into `kept`."""
     kept.parent.mkdir(parents=True, exist_ok=True)
     logger.info("exporting the embedder to int8 (once), into %s", kept)
     making = Path(tempfile.mkdtemp(prefix=".making-", dir=kept.parent))
     try:
-        _run_export(files.directory, making)
+        _run_export(model, making)
         _publish(making, kept)
     finally:
         shutil.rmtree(making, ignore_errors=True)
-    return kept
 
 
 def _run_export(model: Path, output: Path) -> None:
@@ -145,17 +183,25 @@ def _run_export(model: Path, output: Path) -> None:
 
 def _publish(making: Path, kept: Path) -> None:
     """Appear whole or not at all; another process may have been first, which is as good."""
+    for written in (*making.iterdir(), making):
+        _to_disk(written)
     try:
         making.rename(kept)
     except OSError:
         if not (kept / MODEL_FILE).is_file():
             raise
+    _to_disk(kept.parent)
 
 
-def _check(runtime: Runtime, original: Vectors) -> None:
-    # [num_probes, dimension] twice -> one cosine a probe
-    cosines = np.einsum("pd,pd->p", runtime.encode(PROBES), original)
-    if not cosines.min() >= _LEAST_PROBE_COSINE:
-        raise EmbedderFault(
-            f"the int8 export differs from the original (cosine {cosines.min():.3f})"
-        )
+def _to_disk(path: Path) -> None:
+    """A name that outlives a power cut before its content does is a damaged export."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _agreement(runtime: Runtime, original: Vectors) -> float:
+    """The least cosine of the probes, [num_probes, dimension] each."""
+    return float(np.einsum("pd,pd->p", runtime.encode(PROBES), original).min())

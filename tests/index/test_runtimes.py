@@ -1,11 +1,14 @@
 """Exporting a model, keeping the export, and falling back; on a tiny model made here."""
 
 import logging
+import shutil
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from index.embedder import load_embedder
+from index.errors import EmbedderFault
 from index.export import MODEL_FILE, PROBES, PROBES_FILE
 from index.modelfiles import ModelFiles, read_model_files
 from index.runtimes import OnnxRuntime, Runtime, TorchRuntime, load_runtime, load_tokenizer
@@ -96,3 +99,46 @@ def test_a_cache_that_cannot_be_written_falls_back_to_torch(
         runtime = load(read_model_files(str(model)), blocked)
     assert isinstance(runtime, TorchRuntime)
     assert "runs on torch" in caplog.text
+
+
+def test_a_damaged_export_is_made_anew_and_then_kept(
+    model: Path, cache: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    files = read_model_files(str(model))
+    load(files, cache)
+    shutil.copytree(cache, tmp_path / "cache")
+    (kept,) = (tmp_path / "cache" / "embedders").iterdir()
+    whole = (kept / MODEL_FILE).read_bytes()
+    (kept / MODEL_FILE).write_bytes(whole[: len(whole) // 2])
+    assert isinstance(load(files, tmp_path / "cache"), OnnxRuntime)
+    assert "damaged, and made anew" in caplog.text
+    caplog.clear()
+    assert isinstance(load(files, tmp_path / "cache"), OnnxRuntime)
+    assert caplog.text == ""
+    assert [each.name for each in kept.parent.iterdir()] == [kept.name]
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("tokenizer.json", None),
+        ("tokenizer.json", b"{"),
+        ("tokenizer.json", b"{}"),
+        ("config.json", b"{"),
+        ("config.json", b"\xff"),
+        ("model.safetensors", b"half"),
+    ],
+    ids=["no tokenizer", "torn one", "empty one", "torn config", "no text", "torn weights"],
+)
+def test_a_damaged_model_is_a_fault_that_names_where_it_is(
+    model: Path, tmp_path: Path, name: str, content: bytes | None
+) -> None:
+    damaged = tmp_path / "damaged"
+    shutil.copytree(model, damaged)
+    (damaged / name).unlink()
+    if content is not None:
+        (damaged / name).write_bytes(content)
+    blocked = tmp_path / "file"
+    blocked.write_text("no folder: the export, which takes seconds to fail, is not tried")
+    with pytest.raises(EmbedderFault, match=str(damaged)):
+        load_embedder(str(damaged), cache=blocked)
