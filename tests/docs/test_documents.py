@@ -15,6 +15,8 @@ from proxy.settings.file import parse
 
 DEADLINE_S = 240
 COMMAND = re.compile(r"`rejoinder ([a-z][^`]*)`")
+# Four spaces after an empty line: code, if it is not a list's next paragraph.
+INDENTED = re.compile(r"\n\n(?: {4}|\t)\s*([^\s*\-\d].*)")
 LINK = re.compile(r"\]\(([^)#:]+)(?:#([^)]*))?\)")
 # What a config in the documents may leave out, since it stands in another one.
 REST = {
@@ -89,6 +91,17 @@ def whole(text):
     if missing and "policies:" not in text:
         missing.append("policies: {standard: {}}\n")
     return text + "\n" + "".join(missing)
+
+
+@each_document
+def test_every_command_on_lines_of_its_own_is_in_a_block_that_is_run(path):
+    # Indented lines are code in Markdown too, but `blocks` does not see them.
+    outside = blocks_removed(path.read_text())
+    assert INDENTED.findall(outside) == []
+
+
+def blocks_removed(text):
+    return re.sub(r"^```.*?^```$", "", text, flags=re.MULTILINE | re.DOTALL)
 
 
 @each_document
