@@ -337,7 +337,6 @@ FLEET = {
         ("quickstart", {}, "1 upstream, 1 route"),
         ("sidecar", {}, "1 upstream, 1 route"),
         ("gateway", GATEWAY, "2 upstreams, 3 routes"),
-        ("team", GATEWAY, "1 upstream, 2 routes"),
         ("fleet", FLEET, "3 upstreams, 4 routes"),
         ("cluster", GATEWAY, "2 upstreams, 2 routes"),
         ("application", {}, "1 upstream, 1 route"),
@@ -351,9 +350,7 @@ def test_the_shipped_configs_work(name, environ, summary):
 
 def test_every_shipped_config_is_tried():
     shipped = {path.stem for path in (ROOT / "configs").glob("*.yaml")}
-    assert shipped == {
-        "quickstart", "sidecar", "gateway", "team", "fleet", "cluster", "application",
-    }  # fmt: skip
+    assert shipped == {"quickstart", "sidecar", "gateway", "fleet", "cluster", "application"}
 
 
 def test_a_gateway_without_its_keys_names_each_of_them():

@@ -6,6 +6,7 @@ import contextlib
 from pathlib import Path
 
 import pytest
+from certificates import OPENSSL, made, server_context
 from misbehaving import plain, serving
 from proxyprocess import serving_process
 from running import completion
@@ -55,7 +56,8 @@ def start(stack, tmp_path):
 
 
 async def ask(process, text, *, key, model, **headers):
-    body = {"model": model, "messages": [{"role": "user", "content": text}]}
+    messages = [{"role": "user", "content": text}]
+    body = {"model": model, "messages": messages, "temperature": 0}
     sent = {"authorization": f"Bearer {key}", **headers}
     answer = await process.http.post(f"{process.url}/v1/chat/completions", json=body, headers=sent)
     return answer.headers["x-cache"] if answer.is_success else answer.status_code
@@ -88,6 +90,57 @@ async def test_the_gateway_knows_its_teams_and_asks_the_second_api(stack, start)
     # A route of one team only.
     assert await ask(gateway, "Hi", key="sk-search", model="other") == 404
     assert await ask(gateway, "Hi", key="sk-support", model="other") == 503
+
+
+@pytest.mark.skipif(OPENSSL is None, reason="there is no openssl to make certificates")
+async def test_a_fleet_takes_short_prompts_to_the_small_server_and_asks_for_money_last(
+    stack, start, tmp_path
+):
+    certificates = made(tmp_path)
+    tls = server_context(certificates, asks_client=True)
+    fleet = [await stack.enter_async_context(serving(broken, tls=tls)) for _ in range(2)]
+    small = await stack.enter_async_context(serving(good))
+    hosted = await stack.enter_async_context(serving(good))
+    proxy = await start(
+        "fleet",
+        FLEET_1_URL=f"{fleet[0].url}/v1",
+        FLEET_2_URL=f"{fleet[1].url}/v1",
+        FLEET_CA_FILE=certificates.file("ca.pem"),
+        FLEET_CERT_FILE=certificates.file("client.pem"),
+        FLEET_KEY_FILE=certificates.file("client.key"),
+        SMALL_URL=f"{small.url}/v1",
+        HOSTED_URL=f"{hosted.url}/v1",
+        HOSTED_API_KEY="sk-hosted",
+    )
+    asking = {"key": "sk-any", "model": "llama-3"}
+    assert [await ask(proxy, "Hi", **asking) for _ in range(2)] == ["miss", "exact"]
+    assert (len(small.requests), len(hosted.requests)) == (1, 0)
+    assert await ask(proxy, "Tell me of the sea. " * 200, **asking) == "miss"
+    assert (len(small.requests), len(hosted.requests)) == (1, 1)
+    (paid,) = hosted.requests
+    assert paid.header("authorization") == "Bearer sk-hosted"
+    assert b"llama-3.3-70b-instruct" in paid.body
+    assert fleet[0].requests + fleet[1].requests
+
+
+async def test_an_application_says_how_long_its_answers_hold_and_what_they_were_made_from(
+    stack, start
+):
+    async def tagging(request, writer):
+        told = ("cache-tag: doc:42", "cache-control: max-age=600")
+        writer.write(plain(completion(), headers=told))
+
+    server = await stack.enter_async_context(serving(tagging))
+    proxy = await start("application", RAG_URL=f"{server.url}/v1")
+    asking = {"key": "sk-any", "model": "rag"}
+    asked = [await ask(proxy, "What is in it? request_id: 1", **asking) for _ in range(2)]
+    assert asked == ["miss", "exact"]
+    listed = (await proxy.http.get(f"{proxy.admin_url}/cache/entries?tag=doc:42")).json()
+    (entry,) = listed["entries"]
+    # Of the application, not the policy's hour; a little is taken off, differently each time.
+    assert 500 < entry["expires_at"] - entry["created_at"] <= 600
+    await proxy.http.post(f"{proxy.admin_url}/cache/purge", json={"tags": ["doc:42"]})
+    assert await ask(proxy, "What is in it? request_id: 1", **asking) == "miss"
 
 
 async def test_a_cluster_shares_answers_and_purges(stack, start, empty_redis):

@@ -6,14 +6,12 @@ The certificates are made by the test with `openssl`.
 import asyncio
 import base64
 import contextlib
-import shutil
-import ssl
-import subprocess
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
+from certificates import OPENSSL, Certificates, made, server_context
 from misbehaving import answering, plain, serving
 from running import completion, running
 
@@ -27,7 +25,6 @@ upstreams:
 routes:
   - {{to: u, retries: 0}}
 """
-OPENSSL = shutil.which("openssl")
 
 pytestmark = pytest.mark.skipif(OPENSSL is None, reason="there is no openssl to make certificates")
 
@@ -45,45 +42,9 @@ def no_proxies(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(name.lower(), raising=False)
 
 
-@dataclass
-class Certificates:
-    """An authority; of each name a certificate (`.pem`) and a key (`.key`) that it has signed."""
-
-    folder: Path
-
-    def file(self, name: str) -> str:
-        return str(self.folder / name)
-
-    def make(self, name: str, subject: str, *, signed: bool = True) -> None:
-        extension = "subjectAltName=IP:127.0.0.1,DNS:upstream.test"
-        new = ["req", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes",
-               "-keyout", f"{name}.key", "-subj", f"/CN={subject}", "-x509", "-days", "2",
-               "-out", f"{name}.pem"]  # fmt: skip
-        if signed:
-            new += ["-CA", "ca.pem", "-CAkey", "ca.key", "-addext", extension]
-            new += ["-addext", "basicConstraints=critical,CA:FALSE"]
-        else:
-            new += ["-addext", "keyUsage=critical,keyCertSign"]
-        assert OPENSSL is not None
-        subprocess.run([OPENSSL, *new], cwd=self.folder, check=True, capture_output=True)
-
-
 @pytest.fixture(scope="module")
 def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
-    made = Certificates(tmp_path_factory.mktemp("certificates"))
-    made.make("ca", "Test authority", signed=False)
-    made.make("server", "upstream.test")
-    made.make("client", "proxy.test")
-    return made
-
-
-def server_context(certificates: Certificates, *, asks_client: bool = False) -> ssl.SSLContext:
-    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-    context.load_cert_chain(certificates.file("server.pem"), certificates.file("server.key"))
-    if asks_client:
-        context.load_verify_locations(certificates.file("ca.pem"))
-        context.verify_mode = ssl.CERT_REQUIRED
-    return context
+    return made(tmp_path_factory.mktemp("certificates"))
 
 
 def config(url: str, **tls: str) -> str:
