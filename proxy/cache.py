@@ -21,7 +21,7 @@ from index.volatility_examples import Examples, Learned, NothingLearned
 from proxy.answer.freshness import Fresh, Stale, Unusable, is_due_early
 from proxy.answer.freshness import judge as judge_freshness
 from proxy.auditing.ledger import Tiers
-from proxy.auditing.tier import Tier, mark_of
+from proxy.auditing.tier import KNOWN_WRONG, Tier, mark_of
 from proxy.found import Found
 from proxy.meaning import asks_classifier
 from proxy.metrics import Metrics
@@ -273,7 +273,7 @@ class Cache:
         asked = question.fingerprint
         mark = mark_of(tier, scope=asked.scope, one=asked.prompt, other=candidate.prompt)
         if mark is None:
-            return "known_wrong"
+            return KNOWN_WRONG
         found = await self._confirm(question, candidate, sought)
         return found if isinstance(found, str) else msgspec.structs.replace(found, mark=mark)
 

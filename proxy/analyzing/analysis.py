@@ -1,199 +1,87 @@
-"""The replay: each request as it comes, through the decisions and the lookups of the request
-path, against a store in memory whose clock is the log's."""
+"""From a replayed log to what was found of each policy: changes are tried, and some proposed."""
 
-from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import msgspec
 
-from index.audit.standing import RAISE
-from index.entry import Entry as Stored
-from index.memory import MemoryStore
-from index.semantic import NoSemantic, Semantic
-from index.tags import union
-from index.verdict import Refused, judge, raised_by
-from index.volatility_examples import Learned, NothingLearned
 from proxy.analyzing.candidates import Candidate, candidates_for, with_all
-from proxy.analyzing.exact import Judged, exact_hits, expiry
+from proxy.analyzing.embedded import Embedded, NotEmbedded
+from proxy.analyzing.exact import exact_hits
 from proxy.analyzing.proposal import diff_of
 from proxy.analyzing.reading import Entry
-from proxy.analyzing.report import Gain, Near, PolicyReport
-from proxy.cache import Cache
-from proxy.call import Usage
+from proxy.analyzing.replay import Replay, Tally, replay
+from proxy.analyzing.report import Gain, Near, PolicyReport, Trial
+from proxy.analyzing.tiers import TierChange, tier_changes
 from proxy.deciding import Decider
-from proxy.errors import ClientError
-from proxy.found import Found
-from proxy.metrics import Metrics
-from proxy.observing.prices import Prices, cost
-from proxy.outcome import ExactHit, SemanticHit
+from proxy.observing.prices import Prices
 from proxy.question import Question
-from proxy.quotas import guess_tokens
+from proxy.request.conversation import last_user_text
 from proxy.settings.config import Config, Policy
-from proxy.settings.units import Duration
+from proxy.settings.semantic import Semantic
 
-_STORE_BYTES = 2**40
-"""Nothing is evicted: what a policy brings, not what a disk holds."""
-_PATIENCE_S = 600.0
 _MAX_DOUBTFUL = 10
 _LEAST_SHARE = 0.005
 """A change that brings less is not proposed."""
 
+Advance = Callable[[int], None]
 
-class Tally:
-    """Of one policy."""
 
-    def __init__(self) -> None:
-        self.outcomes: Counter[str] = Counter()
-        self.reasons: Counter[str] = Counter()
-        self.saved = Usage()
-        self.money: defaultdict[str, float] = defaultdict(float)
-        self.doubtful: list[Near] = []
-        self.judged: list[Judged] = []
+class _Words(msgspec.Struct, frozen=True, kw_only=True):
+    """What changes of the exact tier bring."""
+
+    gains: tuple[Gain, ...]
+    """Best first."""
+    chosen: tuple[Candidate, ...]
+    """Those that are proposed."""
+    policy: Policy
+    """With them."""
+    exact: int
+    """Its hits."""
 
 
 class Analysis:
-    """One log against one config. Feed it in the order in which the requests came."""
+    """One replayed log, and one config."""
 
     def __init__(
         self,
+        base: Replay,
         config: Config,
-        decider: Decider,
+        document: dict[str, Any],
         *,
-        semantic: Semantic | None,
-        learned: Learned | None = None,
+        decider_of: Callable[[Config], Decider],
+        embedded: Embedded | NotEmbedded,
     ) -> None:
-        """`semantic`, `learned`: None where nothing is looked for by meaning. `decider`: of
-        `config`."""
+        """`base`: the log replayed with `config`, which is checked. `document`: as its file has it,
+        before anything else was added."""
+        self._base = base
         self._config = config
-        self._decider = decider
-        self._prices = Prices(config.prices)
-        self._store = MemoryStore(max_bytes=_STORE_BYTES)
-        self._now = 0.0
-        self._cache = Cache(
-            self._store, metrics=Metrics(), clock=lambda: self._now, random=lambda: 0.0
-        )
-        self._cache.semantic = semantic or NoSemantic()
-        self._cache.learned = learned or NothingLearned()
-        self._tallies: dict[str, Tally] = {}
-        self.num_uncached = 0
+        self._document = document
+        self._decider_of = decider_of
+        self._decider = decider_of(config)
+        self._embedded = embedded
 
-    async def take(self, entry: Entry) -> None:
-        """The next request."""
-        self._now = entry.call.received_at
-        try:
-            question = self._decider.decide(entry.call)
-        except ClientError:
-            self.num_uncached += 1
-            return
-        name = question.route.policy_name
-        if name is None:
-            self.num_uncached += 1
-            return
-        tally = self._tallies.setdefault(name, Tally())
-        if question.fingerprint is None:
-            tally.outcomes["bypass"] += 1
-            tally.reasons.update(question.eligibility.reasons)
-            return
-        tally.judged.append(Judged(question=question, now=self._now))
-        await self._look_up(_patient(question), entry, tally)
+    def num_steps(self) -> int:
+        """Requests that `reports` will judge anew, counted for each change."""
+        total = 0
+        for name, tally in self._base.tallies.items():
+            policy = self._config.policies[name]
+            num_words = len(tuple(candidates_for(policy))) + 2
+            num_tiers = len(tuple(tier_changes(policy, self._config.embedder)))
+            total += num_words * len(tally.judged) + num_tiers * len(tally.entries)
+        return total
 
-    def reports(
-        self, written: Mapping[str, dict[str, Any]], *, advance: Callable[[int], None]
-    ) -> tuple[PolicyReport, ...]:
-        """`written`: the policies as their file has them. `advance`: after each change that was
-        tried."""
-        return tuple(
-            self._report(name, tally, written.get(name, {}), advance)
-            for name, tally in self._tallies.items()
-        )
+    async def reports(self, advance: Advance) -> tuple[PolicyReport, ...]:
+        """`advance`: see `num_steps`."""
+        found = self._base.tallies.items()
+        return tuple([await self._report(name, tally, advance) for name, tally in found])
 
-    def num_changes(self) -> int:
-        """That `reports` will try."""
-        policies = (self._config.policies[name] for name in self._tallies)
-        return sum(len(tuple(candidates_for(policy))) + 1 for policy in policies)
-
-    async def close(self) -> None:
-        """Let go of the embedder."""
-        await self._cache.close()
-        await self._store.close()
-
-    async def _look_up(self, question: Question, entry: Entry, tally: Tally) -> None:
-        found = await self._cache.find(question)
-        if found.barred is not None:
-            tally.outcomes["bypass"] += 1
-            tally.reasons[found.barred] += 1
-            return
-        hit = found.hit
-        if hit is None:
-            tally.outcomes["miss"] += 1
-            tally.reasons.update(found.reasons or ("no_cache",))
-            await self._keep(question, found, entry)
-            return
-        tally.outcomes["exact" if isinstance(hit, ExactHit) else "semantic"] += 1
-        self._save(hit.entry, question, tally)
-        if isinstance(hit, SemanticHit) and _is_doubtful(question, hit):
-            tally.doubtful.append(_near(question, hit))
-
-    async def _keep(self, question: Question, found: Found, entry: Entry) -> None:
-        if not question.eligibility.write or found.snapshot is None:
-            return
-        fingerprint, policy, call = question.fingerprint, question.route.policy, question.call
-        assert fingerprint is not None
-        assert policy is not None
-        ends = expiry(call, policy, now=self._now)
-        input_tokens = entry.input_tokens or guess_tokens(call.body, {})
-        by_meaning = question.eligibility.semantic and bool(fingerprint.scope and found.embedding)
-        stored = Stored(
-            key=fingerprint.key,
-            scope=fingerprint.scope if by_meaning else "",
-            tenant=call.caller.tenant,
-            policy=question.route.policy_name or "",
-            upstream=question.route.upstreams[0].name,
-            model=question.route.model,
-            surface=call.surface.value,
-            prompt=fingerprint.prompt if by_meaning else "",
-            canonical=fingerprint.canonical,
-            payload=b"",
-            tags=union(question.tags),
-            snapshot=found.snapshot,
-            created_at=self._now,
-            expires_at=ends,
-            keep_until=ends,
-            input_tokens=input_tokens,
-            output_tokens=entry.output_tokens,
-            embedder=self._cache.embedder if by_meaning else "",
-            embedding=found.embedding if by_meaning else b"",
-        )
-        await self._cache.keep(stored)
-
-    def _save(self, stored: Stored, question: Question, tally: Tally) -> None:
-        usage = Usage(input_tokens=stored.input_tokens, output_tokens=stored.output_tokens)
-        tally.saved = Usage(
-            input_tokens=tally.saved.input_tokens + usage.input_tokens,
-            output_tokens=tally.saved.output_tokens + usage.output_tokens,
-        )
-        price = self._prices.of(stored.model, question.call.model)
-        if price is not None:
-            tally.money[price.currency] += cost(price, usage)
-
-    def _report(
-        self, name: str, tally: Tally, written: dict[str, Any], advance: Callable[[int], None]
-    ) -> PolicyReport:
-        policy, outcomes = self._config.policies[name], tally.outcomes
-        base = exact_hits(tally.judged, policy, key_of=self._key_of)
-        advance(1)
-        least = max(1, int(_LEAST_SHARE * len(tally.judged)))
-        gains: list[tuple[int, Candidate]] = []
-        for candidate in candidates_for(policy):
-            won = exact_hits(tally.judged, candidate.policy, key_of=self._key_of) - base
-            advance(1)
-            if won >= least:
-                gains.append((won, candidate))
-        gains.sort(key=lambda gain: -gain[0])
-        chosen = tuple(one for _, one in gains if one.is_safe and one.key != "ttl")
-        better = with_all(policy, chosen)
-        semantic = policy.semantic
+    async def _report(self, name: str, tally: Tally, advance: Advance) -> PolicyReport:
+        outcomes, semantic = tally.outcomes, self._config.policies[name].semantic
+        words = self._try_words(name, tally, advance)
+        tried = await self._try_tiers(name, tally, words, advance)
+        proposed = next(((one, trial) for one, trial in tried if trial.is_proposed), None)
+        embedder = self._config.embedder
         return PolicyReport(
             policy=name,
             requests=sum(outcomes.values()),
@@ -205,11 +93,82 @@ class Analysis:
             input_tokens_saved=tally.saved.input_tokens,
             output_tokens_saved=tally.saved.output_tokens,
             money_saved=dict(tally.money),
-            wrong_at_most=0.0 if semantic is None else semantic.max_error * outcomes["semantic"],
+            wrong_at_least=_num_known_wrong(tally.meant, tally.entries),
+            wrong_at_most=None if semantic is None else _wrong_at_most(semantic, tally),
+            num_doubtful=len(tally.doubtful),
             doubtful=tuple(tally.doubtful[:_MAX_DOUBTFUL]),
-            gains=tuple(_gain(won, one, len(tally.judged)) for won, one in gains),
-            proposed_exact=exact_hits(tally.judged, better, key_of=self._key_of),
-            diff=diff_of(name, written, chosen),
+            gains=words.gains,
+            trials=tuple(trial for _, trial in tried),
+            proposed_exact=words.exact if proposed is None else proposed[1].exact,
+            diff=diff_of(
+                name,
+                self._document,
+                words.chosen,
+                tier=None if proposed is None else proposed[0].written,
+                embedder="" if embedder is None else embedder.model,
+            ),
+        )
+
+    def _try_words(self, name: str, tally: Tally, advance: Advance) -> _Words:
+        policy, judged = self._config.policies[name], tally.judged
+
+        def hits(changed: Policy) -> int:
+            num = exact_hits(judged, changed, key_of=self._key_of)
+            advance(len(judged))
+            return num
+
+        base = hits(policy)
+        won = [(hits(one.policy) - base, one) for one in candidates_for(policy)]
+        gains = [(num, one) for num, one in won if num >= _least(judged)]
+        gains.sort(key=lambda gain: -gain[0])
+        chosen = tuple(one for _, one in gains if one.is_safe and one.key != "ttl")
+        better = with_all(policy, chosen)
+        return _Words(
+            gains=tuple(_gain(num, one, len(judged)) for num, one in gains),
+            chosen=chosen,
+            policy=better,
+            exact=hits(better),
+        )
+
+    async def _try_tiers(
+        self, name: str, tally: Tally, words: _Words, advance: Advance
+    ) -> list[tuple[TierChange, Trial]]:
+        policy, embedder = self._config.policies[name], self._config.embedder
+        hits = tally.hits
+        if policy.semantic is None:
+            # What is asked in the same words, once these are folded, needs no embedder.
+            policy, hits = words.policy, words.exact
+        return [
+            (one, await self._trial(name, tally, one, besides=hits, advance=advance))
+            for one in tier_changes(policy, embedder)
+        ]
+
+    async def _trial(
+        self, name: str, base: Tally, change: TierChange, *, besides: int, advance: Advance
+    ) -> Trial:
+        policies = {**self._config.policies, name: change.policy}
+        config = msgspec.structs.replace(self._config, policies=policies)
+        made = await replay(
+            base.entries,
+            self._decider_of(config),
+            prices=Prices(config.prices),
+            embedded=self._embedded,
+            advance=advance,
+        )
+        tally = made.tallies[name]
+        more, tier = tally.hits - besides, change.policy.semantic
+        assert tier is not None
+        return Trial(
+            name=change.name,
+            hits=more,
+            share=more / len(base.entries),
+            exact=tally.outcomes["exact"],
+            semantic=tally.outcomes["semantic"],
+            num_doubtful=len(tally.doubtful),
+            doubtful=tuple(tally.doubtful[:_MAX_DOUBTFUL]),
+            wrong_at_least=_num_known_wrong(tally.meant, base.entries),
+            wrong_at_most=_wrong_at_most(tier, tally),
+            is_proposed=change.is_safe and more >= _least(base.entries),
         )
 
     def _key_of(self, question: Question, policy: Policy) -> str:
@@ -223,38 +182,23 @@ class Analysis:
         return named.key
 
 
-def in_order(entries: Iterable[Entry]) -> list[Entry]:
-    """As they came: a log of several workers is only nearly so."""
-    return sorted(entries, key=lambda entry: entry.call.received_at)
+def _least(requests: list[Any]) -> int:
+    return max(1, int(_LEAST_SHARE * len(requests)))
 
 
-def _patient(question: Question) -> Question:
-    """The deadline is the request path's; here nobody waits."""
-    policy = question.route.policy
-    if policy is None or policy.semantic is None:
-        return question
-    semantic = msgspec.structs.replace(policy.semantic, deadline=Duration(_PATIENCE_S))
-    policy = msgspec.structs.replace(policy, semantic=semantic)
-    route = msgspec.structs.replace(question.route, policy=policy)
-    return msgspec.structs.replace(question, route=route)
+def _wrong_at_most(tier: Semantic, tally: Tally) -> float:
+    """As many as its audits let pass; where nothing is audited, all."""
+    return (tier.max_error if tier.audit else 1.0) * tally.outcomes["semantic"]
 
 
-def _is_doubtful(question: Question, hit: SemanticHit) -> bool:
-    assert question.fingerprint is not None
-    assert question.rules is not None
-    verdict = judge(
-        question.fingerprint.prompt,
-        hit.entry.prompt,
-        similarity=hit.similarity,
-        rules=raised_by(question.rules, RAISE),
-    )
-    return isinstance(verdict, Refused)
-
-
-def _near(question: Question, hit: SemanticHit) -> Near:
-    assert question.fingerprint is not None
-    asked = question.fingerprint.prompt
-    return Near(asked=asked, stored=hit.entry.prompt, similarity=hit.similarity)
+def _num_known_wrong(meant: Iterable[Near], entries: Iterable[Entry]) -> int:
+    """Whichever of the two was asked first, and also before it was known."""
+    wrong = {
+        frozenset((last_user_text(one.call.surface, one.call.fields), stored))
+        for one in entries
+        for stored in one.wrong_with
+    }
+    return sum(frozenset((near.asked, near.stored)) in wrong for near in meant)
 
 
 def _gain(won: int, candidate: Candidate, num_requests: int) -> Gain:

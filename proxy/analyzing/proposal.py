@@ -1,4 +1,4 @@
-"""A policy as it is written, and as it could be: a unified diff. Pure."""
+"""A policy as its config has it, and as it could be: a unified diff. Pure."""
 
 import difflib
 from typing import Any
@@ -6,21 +6,37 @@ from typing import Any
 import yaml
 
 from proxy.analyzing.candidates import Candidate
+from proxy.analyzing.tiers import Written
 
 _COMMENT = "# proposed by `rejoinder analyze`; nothing was changed"
 
 
-def diff_of(name: str, written: dict[str, Any], chosen: tuple[Candidate, ...]) -> str:
-    """`written`: the policy as its file has it."""
-    if not chosen:
+def diff_of(
+    name: str,
+    document: dict[str, Any],
+    chosen: tuple[Candidate, ...],
+    *,
+    tier: Written | None,
+    embedder: str,
+) -> str:
+    """`document`: the config as its file has it. `tier`: what a policy without `semantic` is to
+    begin with, by the model `embedder`."""
+    if not chosen and tier is None:
         return ""
+    written = (document.get("policies") or {}).get(name) or {}
     proposed = dict(written)
     for candidate in chosen:
         before = proposed.get(candidate.key) or []
         proposed[candidate.key] = [*before, candidate.value]
+    if tier is not None:
+        proposed["semantic"] = dict(tier)
+    is_lacking = tier is not None and not document.get("embedder")
     lines = difflib.unified_diff(
-        _lines(name, written),
-        _lines(name, proposed),
+        _lines({"policies": {name: written}}),
+        _lines(
+            ({"embedder": {"model": embedder}} if is_lacking else {})
+            | {"policies": {name: proposed}}
+        ),
         fromfile=f"policies.{name}",
         tofile=f"policies.{name} ({_COMMENT})",
         lineterm="",
@@ -28,8 +44,6 @@ def diff_of(name: str, written: dict[str, Any], chosen: tuple[Candidate, ...]) -
     return "\n".join(lines) + "\n"
 
 
-def _lines(name: str, policy: dict[str, Any]) -> list[str]:
-    text = yaml.safe_dump(
-        {"policies": {name: policy}}, sort_keys=False, default_flow_style=False, width=1000
-    )
+def _lines(document: dict[str, Any]) -> list[str]:
+    text = yaml.safe_dump(document, sort_keys=False, default_flow_style=False, width=1000)
     return text.splitlines()

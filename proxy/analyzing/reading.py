@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 from msgspec import Raw
 
+from proxy.auditing.tier import KNOWN_WRONG
 from proxy.call import Call, Caller, Directives, Surface
 from proxy.errors import ClientError
 from proxy.journal.line import read_line, remembered_of
@@ -23,6 +24,9 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
     input_tokens: int = 0
     output_tokens: int = 0
     has_time: bool
+    wrong_with: tuple[str, ...] = ()
+    """Stored questions that were known not to share an answer with this one, by audits or
+    feedback, when it was asked."""
 
 
 class Unread(msgspec.Struct, frozen=True, kw_only=True):
@@ -47,8 +51,14 @@ def _read(text: bytes, number: int) -> Entry | Unread:
         remembered = remembered_of(line)
         if remembered is None:
             return Unread(line=number, reason="without its body (`record: {bodies: true}`)")
-        return _entry(
+        entry = _entry(
             remembered.asked, number, tokens=(line.input_tokens, line.output_tokens), has_time=True
+        )
+        wrong_with = tuple(near.prompt for near in line.near if near.reason == KNOWN_WRONG)
+        return (
+            entry
+            if isinstance(entry, Unread)
+            else msgspec.structs.replace(entry, wrong_with=wrong_with)
         )
     try:
         told = _told(text)

@@ -24,6 +24,28 @@ class Gain(msgspec.Struct, frozen=True, kw_only=True):
     older answers are given."""
 
 
+class Trial(msgspec.Struct, frozen=True, kw_only=True):
+    """What another `semantic` would bring: all requests of the policy replayed with it."""
+
+    name: str
+    hits: int
+    """More than without it, exact and by meaning together; of one that is proposed, more than with
+    all else that is proposed. Below 0: fewer."""
+    share: float
+    """Of the policy's requests."""
+    exact: int
+    """Fewer than now where questions are volatile: a policy with `semantic` does not keep those."""
+    semantic: int
+    num_doubtful: int
+    doubtful: tuple[Near, ...]
+    """The first of them."""
+    wrong_at_least: int
+    """Hits by meaning of two questions that the log itself calls wrong (`known_wrong`)."""
+    wrong_at_most: float
+    """By `max_error`: as many as its audits would let pass; without audits, all. Not measured."""
+    is_proposed: bool
+
+
 class PolicyReport(msgspec.Struct, frozen=True, kw_only=True):
     """Of the requests that a policy is for."""
 
@@ -39,12 +61,19 @@ class PolicyReport(msgspec.Struct, frozen=True, kw_only=True):
     output_tokens_saved: int
     money_saved: dict[str, float]
     """By currency, with the config's prices."""
-    wrong_at_most: float
-    """Of the hits by meaning: as many as the policy's audits let pass before they close the
-    tier."""
+    wrong_at_least: int
+    """Hits by meaning of two questions that the log itself calls wrong (`known_wrong`): the proxy
+    that wrote it no longer gives these."""
+    wrong_at_most: float | None
+    """Of the hits by meaning: as many as the policy's audits let pass before they close the tier;
+    without audits, all. None: the policy does not answer by meaning."""
+    num_doubtful: int
     doubtful: tuple[Near, ...]
+    """The first of them."""
     gains: tuple[Gain, ...]
     """Best first."""
+    trials: tuple[Trial, ...]
+    """Empty without an embedder."""
     proposed_exact: int
     """Exact hits with all that is proposed."""
     diff: str

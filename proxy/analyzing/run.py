@@ -1,21 +1,24 @@
 """From a log and a config to a report. Nothing is sent, stored or changed."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from index.semantic import Semantic, SemanticIndex
-from index.volatility_examples import Learned
-from proxy.analyzing.analysis import Analysis, in_order
+from proxy.analyzing.analysis import Analysis
+from proxy.analyzing.embedded import open_embedded
 from proxy.analyzing.reading import Entry, read
+from proxy.analyzing.replay import in_order, replay
 from proxy.analyzing.report import Report
 from proxy.deciding import Decider
 from proxy.meaning import patterns_of_policy, rules_of_tiers
+from proxy.observing.prices import Prices
 from proxy.routing import Router
 from proxy.settings.config import Config
+from proxy.upstreams.base import Upstream
 from proxy.upstreams.making import close_all, make_upstream
 
 DEFAULT = """
@@ -29,9 +32,12 @@ _SECRET = b"rejoinder analyze"
 _MAX_PROBLEMS = 20
 _METHOD = (
     "Requests are replayed in the order of their times against an empty cache without a size limit;"
-    " an answer is there as soon as it was asked for, so joined requests count as hits. Wrong hits"
-    " by meaning cannot be told from requests alone: `wrong_at_most` is what a policy's audits let"
-    " pass (max_error of its hits by meaning), and `doubtful` are the hits that would not stand if"
+    " an answer is there as soon as it was asked for, so joined requests count as hits, and hits by"
+    " meaning are served, whatever the audits came to. A log holds no answers, so it cannot tell"
+    " which of these are wrong: at least those of two questions that its lines refuse as"
+    " `known_wrong` (an audit or feedback said so); at most max_error of them, as long as the"
+    " policy's own audits hold that bound (with its `confidence`; with `start: shadow` before a"
+    " single one is served, with `audit: 0` never). Doubtful are the hits that would not stand if"
     " 0.02 more similarity were asked for. Tokens of a log without counts are guessed, four bytes"
     " each, and without answers."
 )
@@ -41,7 +47,8 @@ Progress = Callable[[str, int], AbstractContextManager[Callable[[int], None]]]
 
 
 async def analyze(log: Path, config: Config, text: str, *, progress: Progress) -> Report:
-    """`text`: what `config` was read from. Raises OSError, EmbedderFault."""
+    """`text`: what `config` was read from; the embedder may have been added since. Raises OSError,
+    EmbedderFault."""
     entries: list[Entry] = []
     problems: list[str] = []
     num_unread = 0
@@ -52,12 +59,42 @@ async def analyze(log: Path, config: Config, text: str, *, progress: Progress) -
         num_unread += 1
         if len(problems) < _MAX_PROBLEMS:
             problems.append(f"line {one.line}: {one.reason}")
-    semantic, learned = await _meaning(config)
+    embedded = await open_embedded(config.embedder, max_texts=len(entries))
     upstreams = {
         name: make_upstream(name, one, engine=None, say=lambda _: None, look=_nothing)
         for name, one in config.upstreams.items()
     }
-    decider = Decider(
+    decider_of = partial(_decider, upstreams=upstreams)
+    try:
+        with progress("replaying", len(entries)) as advance:
+            base = await replay(
+                in_order(entries),
+                decider_of(config),
+                prices=Prices(config.prices),
+                embedded=embedded,
+                advance=advance,
+            )
+        document: dict[str, Any] = yaml.safe_load(text)
+        analysis = Analysis(base, config, document, decider_of=decider_of, embedded=embedded)
+        with progress("trying changes", analysis.num_steps()) as advance:
+            policies = await analysis.reports(advance)
+    finally:
+        await embedded.close()
+        await close_all(upstreams.values())
+    return Report(
+        lines=len(entries) + num_unread,
+        unread=num_unread,
+        problems=tuple(problems),
+        uncached=base.num_uncached,
+        has_times=any(entry.has_time for entry in entries),
+        replays_meaning=config.embedder is not None,
+        method=_METHOD,
+        policies=policies,
+    )
+
+
+def _decider(config: Config, *, upstreams: Mapping[str, Upstream]) -> Decider:
+    return Decider(
         Router(config, upstreams),
         config.policies,
         secret=_SECRET,
@@ -65,46 +102,6 @@ async def analyze(log: Path, config: Config, text: str, *, progress: Progress) -
         patterns_of=patterns_of_policy,
         rules_of=rules_of_tiers(config.embedder),
     )
-    analysis = Analysis(config, decider, semantic=semantic, learned=learned)
-    try:
-        with progress("replaying", len(entries)) as advance:
-            for entry in in_order(entries):
-                await analysis.take(entry)
-                advance(1)
-        with progress("trying changes", analysis.num_changes()) as advance:
-            policies = analysis.reports(_written(text), advance=advance)
-    finally:
-        await analysis.close()
-        await close_all(upstreams.values())
-    return Report(
-        lines=len(entries) + num_unread,
-        unread=num_unread,
-        problems=tuple(problems),
-        uncached=analysis.num_uncached,
-        has_times=any(entry.has_time for entry in entries),
-        replays_meaning=semantic is not None,
-        method=_METHOD,
-        policies=policies,
-    )
-
-
-async def _meaning(config: Config) -> tuple[Semantic, Learned] | tuple[None, None]:
-    """What the request path has once its embedder is loaded."""
-    asked_for = any(policy.semantic is not None for policy in config.policies.values())
-    if config.embedder is None or not asked_for:
-        return None, None
-    # Imported where they are needed: they bring what loads models.
-    from index.volatility_learned import LearnedVolatility
-    from proxy.embedding import open_embedder
-
-    embedder = (await open_embedder(config.embedder)).embedder
-    return SemanticIndex(embedder), LearnedVolatility(embedder)
-
-
-def _written(text: str) -> dict[str, dict[str, Any]]:
-    """The policies of a config that was read without a mistake."""
-    policies: Any = (yaml.safe_load(text) or {}).get("policies") or {}
-    return {name: dict(policy or {}) for name, policy in policies.items()}
 
 
 async def _nothing() -> None:

