@@ -185,17 +185,6 @@ def reasons_of(outcome: Outcome) -> tuple[str, ...]:
             assert_never(outcome)
 
 
-def entries_of(outcome: Outcome) -> tuple[Entry, ...]:
-    """The stored answers that were served."""
-    match outcome:
-        case ExactHit(entry=entry) | SemanticHit(entry=entry) | StaleHit(entry=entry):
-            return (entry,)
-        case BatchHit(hits=hits) | BatchMiss(hits=hits):
-            return tuple(hit.entry for hit in hits)
-        case _:
-            return ()
-
-
 def headers_of(outcome: Outcome) -> Headers:
     """The headers that tell a client what became of its request."""
     status = (b"cache-status", cache_status(outcome).encode())

@@ -4,12 +4,13 @@ Units and defaults stand here. The docstrings of classes and fields are the conf
 JSON Schema carries them (`rejoinder schema`).
 """
 
-from typing import Annotated, Literal, TypeVar
+from typing import Annotated, Literal
 from urllib.parse import urlsplit
 
 import msgspec
 from msgspec import Meta
 
+from proxy.settings.default import default
 from proxy.settings.embedder import Embedder
 from proxy.settings.listeners import Admin, Quota, Shutdown, Tls
 from proxy.settings.observing import Price, Tracing
@@ -19,8 +20,6 @@ from proxy.settings.units import Bytes, Duration, Secret
 from proxy.settings.upstreams import Upstream
 from proxy.settings.volatile import Volatile
 
-T = TypeVar("T")
-
 _REDIS_SCHEMES = ("redis", "rediss", "unix")
 
 Share = Literal["credential", "tenant", "everyone"]
@@ -29,11 +28,6 @@ Omitted = Literal[
     "user", "metadata", "safety_identifier", "prompt_cache_key", "service_tier", "store"
 ]
 Ratio = Annotated[float, Meta(ge=0, le=1)]
-
-
-def _default(value: T) -> T:
-    """A default that msgspec's schema cannot show by itself; `proxy.settings.schema` shows it."""
-    return msgspec.field(default_factory=lambda: value)
 
 
 class TagRule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -85,15 +79,15 @@ class When(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How answers are kept and when they may be used again."""
 
-    ttl: Duration = _default(Duration(3600))
+    ttl: Duration = default(Duration(3600))
     """How long an answer is fresh, where the request does not say."""
-    max_ttl: Duration = _default(Duration(30 * 86400))
+    max_ttl: Duration = default(Duration(30 * 86400))
     """Cap of what a request may ask for."""
     jitter: Ratio = 0.05
     """Share of the TTL by which entries expire earlier, so that they do not expire all at once."""
-    stale_while_revalidate: Duration = _default(Duration(0))
+    stale_while_revalidate: Duration = default(Duration(0))
     """How long after that an answer is still given while a new one is made behind it."""
-    stale_if_error: Duration = _default(Duration(0))
+    stale_if_error: Duration = default(Duration(0))
     """How long after that an answer is still given when the upstream fails."""
     share: Share = "credential"
     """Who may be answered from an entry: the same credential, the same tenant, everyone."""
@@ -106,7 +100,7 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     time of day), `request_id` (`req_…`, `trace-…` and the like), or regular expressions of your own
     (Python's, as the `regex` package reads them). A request on which they take more than 100 ms
     passes the cache by."""
-    key: Key = _default(Key())
+    key: Key = default(Key())
     """Which fields of a request make it another one."""
     semantic: Semantic | None = None
     """Answers by meaning; absent: exact requests only, `{}`: all defaults."""
@@ -129,14 +123,14 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """Leave out the headers `X-Cache`, `X-Cache-Similarity`, `Cache-Status` and `Age`: with
     `share: everyone` they tell strangers what was asked before. Less plainly it is still told by
     how soon an answer comes, by headers that only the upstream sends, and by `only-if-cached`."""
-    max_entry: Bytes = _default(Bytes(8 * 2**20))
+    max_entry: Bytes = default(Bytes(8 * 2**20))
     """A larger answer is passed through and not stored."""
 
 
 class Span(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """From `min` up to and with `max`."""
 
-    min: Bytes = _default(Bytes(0))
+    min: Bytes = default(Bytes(0))
     """At least."""
     max: Bytes | None = None
     """At most; absent: no bound."""
@@ -217,26 +211,26 @@ class Store(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
     path: str | None = None
     """The SQLite file; a relative path counts from the current folder."""
-    redis: Secret = _default(Secret())
+    redis: Secret = default(Secret())
     """URL of a Redis, 7 or later, or of any server of a Redis Cluster: `redis://HOST:PORT/DB`,
     `rediss://` with TLS, `unix:///PATH`; a password stands in it as `redis://:PASSWORD@HOST`."""
     replicas: Annotated[int, Meta(ge=0)] = 0
     """How many replicas of each Redis master must have a purge before it returns."""
-    deadline: Duration = _default(Duration(0.25))
+    deadline: Duration = default(Duration(0.25))
     """A later answer of Redis is a miss; until it answers again, requests do not wait for it."""
-    lease: Duration = _default(Duration(10))
+    lease: Duration = default(Duration(10))
     """How long a request waits for the answer that another proxy on the same Redis is making; then
     it asks the upstream itself. 0: at once."""
-    filter: Bytes = _default(Bytes(0))
+    filter: Bytes = default(Bytes(0))
     """What a filter of the keys in Redis may take: keys that were never stored are not asked for.
     Worth it where Redis is far away. 0 for none."""
     vectors: Literal["auto", "workers"] = "auto"
     """Where the vectors of answers by meaning are: `auto`: in Redis where that has vector sets (8.2
     and later), else in each worker; `workers`: in each worker, which costs its memory and spares
     searches the way to Redis."""
-    memory: Bytes = _default(Bytes(64 * 2**20))
+    memory: Bytes = default(Bytes(64 * 2**20))
     """What the memory tier may take."""
-    disk: Bytes = _default(Bytes(8 * 2**30))
+    disk: Bytes = default(Bytes(8 * 2**30))
     """What the file, or all entries in Redis, may take."""
 
     def __post_init__(self) -> None:
@@ -262,16 +256,16 @@ class Tenants(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What a request may weigh."""
 
-    body: Bytes = _default(Bytes(32 * 2**20))
+    body: Bytes = default(Bytes(32 * 2**20))
     """A larger body is refused with 413."""
-    headers: Bytes = _default(Bytes(64 * 2**10))
+    headers: Bytes = default(Bytes(64 * 2**10))
     """All headers together; more are refused with 431."""
-    head_timeout: Duration = _default(Duration(30))
+    head_timeout: Duration = default(Duration(30))
     """How long the request line and the headers may take to come in, from their first byte or the
     beginning of the connection. Then 408, or just the end where nothing came."""
-    body_timeout: Duration = _default(Duration(60))
+    body_timeout: Duration = default(Duration(60))
     """How long no piece of a body may come, before it is whole. Then 408."""
-    each_tenant: Quota = _default(Quota())
+    each_tenant: Quota = default(Quota())
     """What each tenant may ask for, where `tenants.limits` does not say otherwise."""
 
     def __post_init__(self) -> None:
@@ -293,9 +287,9 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """Where misses go, by name."""
     routes: tuple[Route, ...]
     """What happens to each request; the first that matches counts."""
-    admin: Admin = _default(Admin())
+    admin: Admin = default(Admin())
     """The admin port."""
-    store: Store = _default(Store())
+    store: Store = default(Store())
     """Where answers are kept."""
     embedder: Embedder | None = None
     """What makes embeddings; needed for policies with `semantic`."""
@@ -307,9 +301,9 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """How answers are kept and used again, by name."""
     retry_budget: Ratio = 0.2
     """Retries may be this share of all requests, so that they cannot multiply an overload."""
-    limits: Limits = _default(Limits())
+    limits: Limits = default(Limits())
     """What a request may weigh."""
-    keep_alive: Duration = _default(Duration(10))
+    keep_alive: Duration = default(Duration(10))
     """A stream that is silent gets a comment after this time, or up to half as long again, so that
     nothing on the way takes it for dead."""
     prices: dict[str, Price] = {}
@@ -325,7 +319,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """OpenTelemetry; absent: none."""
     record: Record | None = None
     """The request log; absent: none."""
-    shutdown: Shutdown = _default(Shutdown())
+    shutdown: Shutdown = default(Shutdown())
     """What happens between SIGTERM and the end."""
 
     @property

@@ -1,18 +1,12 @@
 """The config's part on what makes embeddings."""
 
-from typing import Annotated, Literal, TypeVar
+from typing import Annotated, Literal
 
 import msgspec
 from msgspec import Meta
 
+from proxy.settings.default import default
 from proxy.settings.units import Secret
-
-T = TypeVar("T")
-
-
-def _default(value: T) -> T:
-    """A default that msgspec's schema cannot show by itself; `proxy.settings.schema` shows it."""
-    return msgspec.field(default_factory=lambda: value)
 
 
 class Embedder(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -25,7 +19,7 @@ class Embedder(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     base_url: str | None = None
     """Of any OpenAI-compatible embeddings server, as its documentation gives it, mostly with `/v1`.
     While it does not answer, requests find only what was asked in the same words."""
-    api_key: Secret = _default(Secret())
+    api_key: Secret = default(Secret())
     """The key for that server."""
     dimensions: Annotated[int, Meta(ge=1)] | None = None
     """Asked of the server; by default as many as the model has."""

@@ -1,19 +1,13 @@
 """The part of the config that describes the bundled engine."""
 
-from typing import Annotated, Literal, TypeVar
+from typing import Annotated, Literal
 
 import msgspec
 from msgspec import Meta
 
+from proxy.settings.default import default
 from proxy.settings.longcontext import LongContext
 from proxy.settings.units import Bytes
-
-T = TypeVar("T")
-
-
-def _default(value: T) -> T:
-    """A default that msgspec's schema cannot show by itself; `proxy.settings.schema` shows it."""
-    return msgspec.field(default_factory=lambda: value)
 
 
 class DiskPages(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -22,7 +16,7 @@ class DiskPages(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
     path: str
     """The file; relative ones count from the current folder. One engine at a time uses it."""
-    max: Bytes = _default(Bytes(2**30))
+    max: Bytes = default(Bytes(2**30))
     """The file grows to this size at most; then the pages that were used least lately go."""
 
 
@@ -35,7 +29,7 @@ class KVCache(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     a fifth less error; on CPUs."""
     page_tokens: Literal[16, 32, 64] = 32
     """Tokens in a page."""
-    memory: Bytes = _default(Bytes(256 * 2**20))
+    memory: Bytes = default(Bytes(256 * 2**20))
     """What all pages together take."""
     prefix: bool = True
     """Keep the pages of finished requests, so that a prompt that begins as an earlier one did is
@@ -43,7 +37,7 @@ class KVCache(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     pin: tuple[str, ...] = ()
     """System prompts (or beginnings of completions' prompts) whose pages stay until they are
     purged, in half of the memory at most. Each is the whole text, or its beginning."""
-    swap: Bytes = _default(Bytes(128 * 2**20))
+    swap: Bytes = default(Bytes(128 * 2**20))
     """Memory for the pages of sequences that have to make room for others, where copying them is
     cheaper than computing them again. 0: always compute again."""
     disk: DiskPages | None = None
@@ -69,11 +63,11 @@ class Engine(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     weights: Literal["auto", "fp32", "bf16", "int8"] = "auto"
     """How weights are kept; `auto` takes what the device is fast with. `int8` needs a C++ compiler
     and a CPU with AVX2, as `auto` does to choose it; without them it counts as `auto`."""
-    kv_cache: KVCache = _default(KVCache())
+    kv_cache: KVCache = default(KVCache())
     """Pages of the KV cache."""
     max_context: Annotated[int, Meta(ge=16)] = 8192
     """Tokens of prompt and answer together; the model's own limit also holds."""
-    long_context: LongContext = _default(LongContext())
+    long_context: LongContext = default(LongContext())
     """What of long contexts stays in the KV cache."""
     max_batch: Annotated[int, Meta(ge=1, le=1024)] = 32
     """Sequences in one running batch."""

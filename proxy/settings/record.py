@@ -1,25 +1,16 @@
 """The config's part on the request log."""
 
-from typing import TypeVar
-
 import msgspec
 
+from proxy.settings.default import default
 from proxy.settings.units import Bytes
-
-T = TypeVar("T")
 
 LEAST_BYTES = 64 * 2**10
 
 
-def _default(value: T) -> T:
-    """A default that msgspec's schema cannot show by itself; `proxy.settings.schema` shows it."""
-    return msgspec.field(default_factory=lambda: value)
-
-
 class Record(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The request log, which `explain`, `analyze`, `warm` and the list of near misses read: one
-    line of JSON for each request to the cached surfaces, never a credential. All workers write to
-    one file."""
+    """The request log, which `explain`, `analyze` and `warm` read: one line of JSON for each
+    request to the cached surfaces, never a credential. All workers write to one file."""
 
     path: str
     """The file; a relative path counts from the current folder. The older half has `.1` at its
@@ -27,7 +18,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     bodies: bool = False
     """Also the words of requests, and of the stored questions that were near: with whatever secrets
     or personal data they hold. Without them, requests can be counted and not replayed."""
-    max: Bytes = _default(Bytes(2**30))
+    max: Bytes = default(Bytes(2**30))
     """What both files together may take; the oldest lines go first."""
 
     def __post_init__(self) -> None:

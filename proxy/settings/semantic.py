@@ -1,20 +1,14 @@
 """The config's part on answers by meaning."""
 
-from typing import Annotated, Literal, TypeVar
+from typing import Annotated, Literal
 
 import msgspec
 from msgspec import Meta
 
+from proxy.settings.default import default
 from proxy.settings.units import Duration
 
-T = TypeVar("T")
-
 Ratio = Annotated[float, Meta(ge=0, le=1)]
-
-
-def _default(value: T) -> T:
-    """A default that msgspec's schema cannot show by itself; `proxy.settings.schema` shows it."""
-    return msgspec.field(default_factory=lambda: value)
 
 
 class Refusal(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -38,7 +32,7 @@ class ModelJudge(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
     model: str
     """Its name; a route must lead to it."""
-    options: dict[str, str | float | bool | None] = _default({"temperature": 0.0})
+    options: dict[str, str | float | bool | None] = default({"temperature": 0.0})
     """Further fields of the request."""
 
 
@@ -51,7 +45,7 @@ class Semantic(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """Least cosine similarity; by default the embedder's and profile's own."""
     candidates: Annotated[int, Meta(ge=1, le=64)] = 8
     """Nearest entries that are judged, one after the other."""
-    deadline: Duration = _default(Duration(0.25))
+    deadline: Duration = default(Duration(0.25))
     """A later embedding or search is a miss."""
     guards: dict[str, Literal["on", "off"]] = {}
     """Switches single guards, by the name that they give as their reason, other than the profile

@@ -1,33 +1,27 @@
 """The part of the config that says where misses go."""
 
-from typing import Annotated, Literal, TypeVar
+from typing import Annotated, Literal
 
 import msgspec
 from msgspec import Meta
 
+from proxy.settings.default import default
 from proxy.settings.engine import Engine
 from proxy.settings.units import Duration, Secret
 
-T = TypeVar("T")
-
 Weight = Annotated[int, Meta(ge=1, le=1000)]
-
-
-def _default(value: T) -> T:
-    """A default that msgspec's schema cannot show by itself; `proxy.settings.schema` shows it."""
-    return msgspec.field(default_factory=lambda: value)
 
 
 class Timeout(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Longest wait by phase. The defaults let reasoning models think."""
 
-    connect: Duration = _default(Duration(5))
+    connect: Duration = default(Duration(5))
     """Until the connection stands, TLS included."""
-    first_byte: Duration = _default(Duration(120))
+    first_byte: Duration = default(Duration(120))
     """From the request's last byte to the answer's first."""
-    idle: Duration = _default(Duration(60))
+    idle: Duration = default(Duration(60))
     """Between two pieces of an answer."""
-    total: Duration = _default(Duration(600))
+    total: Duration = default(Duration(600))
     """From the beginning to the answer's last byte."""
 
 
@@ -37,7 +31,7 @@ class Queue(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
     length: Annotated[int, Meta(ge=0)] = 256
     """Requests that wait at most."""
-    timeout: Duration = _default(Duration(10))
+    timeout: Duration = default(Duration(10))
     """How long each of them waits at most."""
 
 
@@ -87,7 +81,7 @@ class Upstream(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     credential: Literal["passthrough", "own"] = "passthrough"
     """`passthrough`: the client's own key goes upstream (none does where the config has `tenants`,
     whose keys are the proxy's); `own`: `api_key` of this file."""
-    api_key: Secret = _default(Secret())
+    api_key: Secret = default(Secret())
     """The key for `credential: own`."""
     auth: Literal["bearer", "api-key"] = "bearer"
     """The header that carries the key: `Authorization: Bearer`, or `api-key` as Azure wants it."""
@@ -95,13 +89,13 @@ class Upstream(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """Added to the query string of each request, such as Azure's `api-version`."""
     headers: dict[str, Secret] = {}
     """Added to each request."""
-    tls: UpstreamTls = _default(UpstreamTls())
+    tls: UpstreamTls = default(UpstreamTls())
     """Certificates, for https. Proxies come from the environment: `HTTPS_PROXY`, `NO_PROXY`."""
-    timeout: Timeout = _default(Timeout())
+    timeout: Timeout = default(Timeout())
     """Longest wait by phase."""
     max_in_flight: Annotated[int, Meta(ge=1)] = 1024
     """Requests under way at most, each until its answer has ended; all servers together."""
-    queue: Queue = _default(Queue())
+    queue: Queue = default(Queue())
     """Where further requests wait."""
     stream_usage: bool = True
     """Ask for usage at the end of streams (`stream_options.include_usage`)."""
