@@ -1,10 +1,11 @@
 """From a replayed log to what was found of each policy: changes are tried, and some proposed."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import msgspec
 
+from proxy.analyzing.audited import Audited, measured
 from proxy.analyzing.candidates import Candidate, candidates_for, with_all
 from proxy.analyzing.embedded import Embedded, NotEmbedded
 from proxy.analyzing.exact import exact_hits
@@ -49,14 +50,16 @@ class Analysis:
         config: Config,
         document: dict[str, Any],
         *,
+        audited: Mapping[str, Audited],
         decider_of: Callable[[Config], Decider],
         embedded: Embedded | NotEmbedded,
     ) -> None:
         """`base`: the log replayed with `config`, which is checked. `document`: as its file has it,
-        before anything else was added."""
+        before anything else was added. `audited`: by policy, what a proxy with `config` found."""
         self._base = base
         self._config = config
         self._document = document
+        self._audited = audited
         self._decider_of = decider_of
         self._decider = decider_of(config)
         self._embedded = embedded
@@ -95,6 +98,7 @@ class Analysis:
             money_saved=dict(tally.money),
             wrong_at_least=_num_known_wrong(tally.meant, tally.entries),
             wrong_at_most=None if semantic is None else _wrong_at_most(semantic, tally),
+            measured=measured(self._audited.get(name), outcomes["semantic"]),
             num_doubtful=len(tally.doubtful),
             doubtful=tuple(tally.doubtful[:_MAX_DOUBTFUL]),
             gains=words.gains,

@@ -24,6 +24,17 @@ class Gain(msgspec.Struct, frozen=True, kw_only=True):
     older answers are given."""
 
 
+class Measured(msgspec.Struct, frozen=True, kw_only=True):
+    """Wrong ones among the hits by meaning, as far as audits of others can tell."""
+
+    audited: int
+    """That many were."""
+    expected_wrong: float
+    wrong_at_least: float
+    wrong_at_most: float
+    """Both hold together with the policy's `confidence`."""
+
+
 class Trial(msgspec.Struct, frozen=True, kw_only=True):
     """What another `semantic` would bring: all requests of the policy replayed with it."""
 
@@ -67,6 +78,8 @@ class PolicyReport(msgspec.Struct, frozen=True, kw_only=True):
     wrong_at_most: float | None
     """Of the hits by meaning: as many as the policy's audits let pass before they close the tier;
     without audits, all. None: the policy does not answer by meaning."""
+    measured: Measured | None
+    """None without a proxy's stats, or where it has audited nothing yet."""
     num_doubtful: int
     doubtful: tuple[Near, ...]
     """The first of them."""

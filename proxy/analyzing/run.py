@@ -9,6 +9,7 @@ from typing import Any
 import yaml
 
 from proxy.analyzing.analysis import Analysis
+from proxy.analyzing.audited import Audited
 from proxy.analyzing.embedded import open_embedded
 from proxy.analyzing.reading import Entry, read
 from proxy.analyzing.replay import in_order, replay
@@ -37,18 +38,21 @@ _METHOD = (
     " which of these are wrong: at least those of two questions that its lines refuse as"
     " `known_wrong` (an audit or feedback said so); at most max_error of them, as long as the"
     " policy's own audits hold that bound (with its `confidence`; with `start: shadow` before a"
-    " single one is served, with `audit: 0` never). Doubtful are the hits that would not stand if"
-    " 0.02 more similarity were asked for. Tokens of a log without counts are guessed, four bytes"
-    " each, and without answers."
+    " single one is served, with `audit: 0` never). What audits measured, where a proxy's stats are"
+    " given, is carried over to the hits of the policy as it is, and to no other. Doubtful are the"
+    " hits that would not stand if 0.02 more similarity were asked for. Tokens of a log without"
+    " counts are guessed, four bytes each, and without answers."
 )
 
 Progress = Callable[[str, int], AbstractContextManager[Callable[[int], None]]]
 """Of a named piece of work with so many steps."""
 
 
-async def analyze(log: Path, config: Config, text: str, *, progress: Progress) -> Report:
-    """`text`: what `config` was read from; the embedder may have been added since. Raises OSError,
-    EmbedderFault."""
+async def analyze(
+    log: Path, config: Config, text: str, *, audited: Mapping[str, Audited], progress: Progress
+) -> Report:
+    """`text`: what `config` was read from; the embedder may have been added since. `audited`: by
+    policy, what a proxy measured. Raises OSError, EmbedderFault."""
     entries: list[Entry] = []
     problems: list[str] = []
     num_unread = 0
@@ -75,7 +79,9 @@ async def analyze(log: Path, config: Config, text: str, *, progress: Progress) -
                 advance=advance,
             )
         document: dict[str, Any] = yaml.safe_load(text)
-        analysis = Analysis(base, config, document, decider_of=decider_of, embedded=embedded)
+        analysis = Analysis(
+            base, config, document, audited=audited, decider_of=decider_of, embedded=embedded
+        )
         with progress("trying changes", analysis.num_steps()) as advance:
             policies = await analysis.reports(advance)
     finally:

@@ -9,6 +9,7 @@ from proxy.commands.failure import FAILED, MISUSED, OK, CommandFailed
 from proxy.commands.output import note, print_json, print_line
 
 if TYPE_CHECKING:
+    from proxy.analyzing.audited import Audited
     from proxy.settings.file import Loaded
 
 
@@ -18,6 +19,7 @@ def analyze(
     *,
     config: Path | None = None,
     embedder: str | None = None,
+    stats: Path | None = None,
     as_json: Annotated[bool, Parameter(name="--json")] = False,
 ) -> int:
     """Replay a log against the policies of a config, offline, and propose changes.
@@ -48,6 +50,9 @@ def analyze(
     embedder
         Where the config has none: the model to try answers by meaning with, a path, `package:NAME`
         or `hf:ORG/NAME`.
+    stats
+        The output of `rejoinder stats --json`, of a proxy with this config: how many of its answers
+        by meaning its audits found to be wrong.
     as_json
         Print the report as JSON.
     """
@@ -67,7 +72,11 @@ def analyze(
     if embedder is not None:
         loaded = _with_embedder(loaded, text, embedder)
     work = analyze(
-        log, loaded.config, text, progress=lambda what, total: progress(what, total=total)
+        log,
+        loaded.config,
+        text,
+        audited={} if stats is None else _audited(stats),
+        progress=lambda what, total: progress(what, total=total),
     )
     try:
         report = asyncio.run(work)
@@ -83,6 +92,20 @@ def analyze(
         for problem in report.problems:
             note(problem)
     return FAILED if report.lines == report.unread else OK
+
+
+def _audited(stats: Path) -> "dict[str, Audited]":
+    import msgspec
+
+    from proxy.analyzing.audited import read_audited
+
+    try:
+        return read_audited(stats.read_bytes())
+    except OSError as error:
+        raise CommandFailed(f"cannot read {stats}: {error.strerror}", code=MISUSED) from None
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        message = f"{stats} is not what `rejoinder stats --json` prints: {error}"
+        raise CommandFailed(message, code=MISUSED) from None
 
 
 def _with_embedder(loaded: "Loaded", text: str, model: str) -> "Loaded":

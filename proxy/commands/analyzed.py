@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from proxy.analyzing.report import Gain, Near, PolicyReport, Report, Trial
+from proxy.analyzing.report import Gain, Measured, Near, PolicyReport, Report, Trial
 from proxy.commands.output import count, one_line
 
 _LONGEST = 70
@@ -32,6 +32,8 @@ def _policy_lines(one: PolicyReport) -> Iterator[str]:
     if one.wrong_at_most is not None:
         wrong = _wrong(one.num_doubtful, one.wrong_at_least, one.wrong_at_most)
         yield f"  by meaning     {_share(one.semantic, one)}, {wrong}"
+    if one.measured is not None:
+        yield f"  measured       {_measured(one.measured)}"
     yield f"  misses         {_share(one.misses, one)}"
     yield f"  not cached     {_share(one.bypassed, one)}"
     for reason, number in list(one.reasons.items())[:_MAX_REASONS]:
@@ -70,6 +72,11 @@ def _doubtful_line(near: Near) -> str:
 
 def _wrong(num_doubtful: int, at_least: int, at_most: float) -> str:
     return f"{num_doubtful:,} doubtful; wrong: {at_least:,} known, {at_most:.1f} let pass by audits"
+
+
+def _measured(found: Measured) -> str:
+    limits = f"between {found.wrong_at_least:.1f} and {found.wrong_at_most:.1f}"
+    return f"{found.expected_wrong:.1f} wrong expected, {limits}, by {found.audited:,} audited"
 
 
 def _share(number: int, one: PolicyReport) -> str:

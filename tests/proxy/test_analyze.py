@@ -4,17 +4,23 @@ import contextlib
 import json
 import re
 
+import msgspec
 import pytest
 
 from index.embedder import load_embedder
+from index.memory import MemoryStore
 from index.volatility_examples import NothingLearned
+from proxy.analyzing.audited import measured, read_audited
 from proxy.analyzing.embedded import Embedded
 from proxy.analyzing.run import analyze as analyzed
 from proxy.analyzing.tiers import tier_changes
+from proxy.auditing.audits import Audits
 from proxy.cli import main
+from proxy.metrics import Metrics
 from proxy.settings.config import Policy
 from proxy.settings.embedder import Embedder
 from proxy.settings.file import parse
+from proxy.settings.semantic import Semantic
 
 CONFIG = """
 upstreams: {u: {base_url: "http://127.0.0.1:9/v1"}}
@@ -212,6 +218,34 @@ def test_a_tier_without_audits_lets_all_pass(analyze):
     assert policy["wrong_at_most"] == policy["semantic"] == 1
 
 
+def test_what_audits_measured_is_carried_over_to_the_hits(analyze, tmp_path):
+    stats = tmp_path / "stats.json"
+    figures = {"wrong_at_least": 0.0, "wrong_at_most": 0.5, "audited": 8, "found_wrong": 1}
+    stats.write_text(json.dumps({"workers": 1, "policies": {"standard": figures}}))
+    report = analyze(asked(*KETTLES[:2]), "--stats", str(stats), config=MEANING)
+    (policy,) = report["policies"]
+    assert policy["semantic"] == 1
+    assert policy["measured"] == {
+        "audited": 8, "expected_wrong": 0.2, "wrong_at_least": 0.0, "wrong_at_most": 0.5,
+    }  # fmt: skip
+
+
+async def test_the_stats_of_a_proxy_that_has_audited_nothing_measure_nothing():
+    audits = Audits(MemoryStore(max_bytes=1), metrics=Metrics())
+    await audits.ledger.prepare({"standard": Policy(semantic=Semantic())}, embedder="any")
+    found = read_audited(msgspec.json.encode({"policies": audits.figures()}))
+    assert found["standard"].wrong_at_most == 1
+    assert measured(found["standard"], 10) is None
+    assert measured(None, 10) is None
+
+
+def test_stats_that_are_none_are_refused(analyze, tmp_path):
+    stats = tmp_path / "stats.json"
+    assert analyze(asked("Why?"), "--stats", str(stats), code=2) is None
+    stats.write_text("[]")
+    assert analyze(asked("Why?"), "--stats", str(stats), code=2) is None
+
+
 def test_an_embedder_of_the_command_line_is_part_of_what_it_proposes(analyze):
     (policy,) = analyze(asked(*KETTLES), "--embedder", MODEL)["policies"]
     added = [one[1:] for one in re.findall(r"^[+ ].*", policy["diff"], re.M) if one[:3] != "+++"]
@@ -278,7 +312,7 @@ async def test_the_progress_counts_all_that_is_tried(tmp_path):
         yield advance
 
     config = parse("config", MEANING, environ={}).config
-    await analyzed(log, config, MEANING, progress=progress)
+    await analyzed(log, config, MEANING, audited={}, progress=progress)
     assert steps == totals
     assert min(totals.values()) >= 3
 
