@@ -68,16 +68,15 @@ class Int8Linear:
         num_tiles, num_groups = -(-num_outputs // _TILE_OUTPUTS), -(-num_inputs // GROUP)
         self._kernels = kernels
         self._bias = None if bias is None else bias.contiguous()
-        parts = weight.split(_ROWS_AT_ONCE)
+        parts = _in_slices(weight, _ROWS_AT_ONCE)
         bits = 4 if all(map(has_few_levels, (weight[:_ROWS_OF_A_LOOK], *parts))) else 8
         block_bytes = GROUP * _TILE_OUTPUTS * bits // 8 + 2 * _FACTORS_BYTES
         taken = arena.take(num_tiles * num_groups * block_bytes)
         self._blocks = taken.view(num_tiles, num_groups, block_bytes)
         # How much an error in a group's inputs weighs in the outputs.
         self._gains = torch.zeros(num_groups)
-        for part, blocks in zip(
-            parts, self._blocks.split(_ROWS_AT_ONCE // _TILE_OUTPUTS), strict=True
-        ):
+        tiles = _in_slices(self._blocks, _ROWS_AT_ONCE // _TILE_OUTPUTS)
+        for part, blocks in zip(parts, tiles, strict=True):
             rounded = round_weight(part, bits=bits)
             _pack(rounded, blocks)
             self._gains += rounded.values().square().sum(dim=(0, 2))
@@ -148,6 +147,10 @@ def has_few_levels(weight: torch.Tensor) -> bool:
     them."""
     groups = _groups(weight)
     return _level_steps(groups - groups.amin(-1, keepdim=True).half().float()) is not None
+
+
+def _in_slices(tensor: torch.Tensor, num_rows: int) -> tuple[torch.Tensor, ...]:
+    return tuple(tensor[at : at + num_rows] for at in range(0, len(tensor), num_rows))
 
 
 def _groups(weight: torch.Tensor) -> torch.Tensor:
