@@ -10,7 +10,7 @@ from proxy.commands.output import note, print_json, print_line
 
 if TYPE_CHECKING:
     from proxy.analyzing.audited import Audited
-    from proxy.settings.file import Loaded
+    from proxy.settings.config import Config
 
 
 def analyze(
@@ -68,12 +68,12 @@ def analyze(
     from proxy.settings.file import parse, text_of
 
     text = DEFAULT if config is None else text_of(config)
-    loaded = parse(config or Path("default"), text, environ=os.environ)
+    settings = parse(config or Path("default"), text, environ=os.environ).config
     if embedder is not None:
-        loaded = _with_embedder(loaded, text, embedder)
+        settings = _with_embedder(settings, embedder)
     work = analyze(
         log,
-        loaded.config,
+        settings,
         text,
         audited={} if stats is None else _audited(stats),
         progress=lambda what, total: progress(what, total=total),
@@ -108,16 +108,19 @@ def _audited(stats: Path) -> "dict[str, Audited]":
         raise CommandFailed(message, code=MISUSED) from None
 
 
-def _with_embedder(loaded: "Loaded", text: str, model: str) -> "Loaded":
-    """Checked like one that stands in the config."""
+def _with_embedder(config: "Config", model: str) -> "Config":
+    """Checked as if it stood in a config."""
     import os
 
+    import msgspec
     import yaml
 
+    from proxy.analyzing.run import DEFAULT
     from proxy.settings.file import parse
 
-    if loaded.config.embedder is not None:
+    if config.embedder is not None:
         message = "the config has an embedder, and that is the one to analyze: leave out --embedder"
         raise CommandFailed(message, code=MISUSED)
-    added = yaml.safe_dump({"embedder": {"model": model}} | yaml.safe_load(text), sort_keys=False)
-    return parse(Path("--embedder"), added, environ=os.environ)
+    text = yaml.safe_dump({"embedder": {"model": model}}) + DEFAULT
+    checked = parse(Path("--embedder"), text, environ=os.environ).config
+    return msgspec.structs.replace(config, embedder=checked.embedder)
