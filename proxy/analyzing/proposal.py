@@ -3,10 +3,9 @@
 import difflib
 from typing import Any
 
-import yaml
-
 from proxy.analyzing.candidates import Candidate
 from proxy.analyzing.tiers import Written
+from proxy.analyzing.written import write_lines
 
 _COMMENT = "# proposed by `rejoinder analyze`; nothing was changed"
 
@@ -19,8 +18,8 @@ def diff_of(
     tier: Written | None,
     embedder: str,
 ) -> str:
-    """`document`: the config as its file has it. `tier`: what a policy without `semantic` is to
-    begin with, by the model `embedder`."""
+    """`document`: the config, as `read_written` has it. `tier`: what a policy without `semantic` is
+    to begin with, by the model `embedder`."""
     if not chosen and tier is None:
         return ""
     written = (document.get("policies") or {}).get(name) or {}
@@ -32,8 +31,8 @@ def diff_of(
         proposed["semantic"] = dict(tier)
     is_lacking = tier is not None and not document.get("embedder")
     lines = difflib.unified_diff(
-        _lines({"policies": {name: written}}),
-        _lines(
+        write_lines({"policies": {name: written}}),
+        write_lines(
             ({"embedder": {"model": embedder}} if is_lacking else {})
             | {"policies": {name: proposed}}
         ),
@@ -42,8 +41,3 @@ def diff_of(
         lineterm="",
     )
     return "\n".join(lines) + "\n"
-
-
-def _lines(document: dict[str, Any]) -> list[str]:
-    text = yaml.safe_dump(document, sort_keys=False, default_flow_style=False, width=1000)
-    return text.splitlines()

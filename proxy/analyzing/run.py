@@ -4,9 +4,6 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from functools import partial
 from pathlib import Path
-from typing import Any
-
-import yaml
 
 from proxy.analyzing.analysis import Analysis
 from proxy.analyzing.audited import Audited
@@ -14,6 +11,7 @@ from proxy.analyzing.embedded import open_embedded
 from proxy.analyzing.reading import Entry, read
 from proxy.analyzing.replay import in_order, replay
 from proxy.analyzing.report import Report
+from proxy.analyzing.written import read_written
 from proxy.deciding import Decider
 from proxy.meaning import patterns_of_policy, rules_of_tiers
 from proxy.observing.prices import Prices
@@ -78,7 +76,7 @@ async def analyze(
                 embedded=embedded,
                 advance=advance,
             )
-        document: dict[str, Any] = yaml.safe_load(text)
+        document = read_written(text)
         analysis = Analysis(
             base, config, document, audited=audited, decider_of=decider_of, embedded=embedded
         )

@@ -14,6 +14,7 @@ from proxy.analyzing.audited import measured, read_audited
 from proxy.analyzing.embedded import Embedded
 from proxy.analyzing.run import analyze as analyzed
 from proxy.analyzing.tiers import tier_changes
+from proxy.analyzing.written import read_written, write_lines
 from proxy.auditing.audits import Audits
 from proxy.cli import main
 from proxy.metrics import Metrics
@@ -244,6 +245,21 @@ def test_stats_that_are_none_are_refused(analyze, tmp_path):
     assert analyze(asked("Why?"), "--stats", str(stats), code=2) is None
     stats.write_text("[]")
     assert analyze(asked("Why?"), "--stats", str(stats), code=2) is None
+
+
+def test_a_proposal_leaves_the_rest_of_the_policy_as_it_is_written(analyze):
+    config = MEANING.replace("max_error: 0.1", "guards: {tense: off}")
+    (policy,) = analyze(asked("Why?", "Why? "), config=config)["policies"]
+    assert "         tense: off\n+    normalize:\n+    - trim\n" in policy["diff"]
+
+
+def test_what_is_written_survives_reading_and_writing():
+    text = "a: {on: off, t: 1h, s: '007', z: ~, e: , nine: nine, q: 'a: b', l: [1:30, 'null']}"
+    document = read_written(text)
+    assert document["a"]["on"] == "off"
+    assert document["a"]["nine"] == "nine"
+    assert document["a"]["z"] is None is document["a"]["e"]
+    assert read_written("\n".join(write_lines(document))) == document
 
 
 def test_an_embedder_of_the_command_line_is_part_of_what_it_proposes(analyze):
