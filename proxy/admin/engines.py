@@ -15,5 +15,9 @@ async def told(asking: Awaitable[T | None]) -> T:
     except UpstreamUnreachable as error:
         raise ClientError(503, f"The engine is not there: {error}.", kind="server_error") from error
     if answer is None:
-        raise ClientError(404, "There is no such engine, or several: name one.", param="upstream")
+        raise ClientError(
+            404,
+            "No upstream of that name runs an engine; without a name there must be one that does.",
+            param="upstream",
+        )
     return answer

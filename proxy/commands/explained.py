@@ -63,6 +63,9 @@ def near_lines(near: NearView) -> Iterator[str]:
 
 
 def _why(one: Explanation) -> str:
+    accepted = next((near for near in one.near if near.accepted), None)
+    if one.outcome == "semantic" and accepted is not None:
+        return f"the answer to {one_line(accepted.prompt, longest=_LONGEST)!r} may be served"
     if one.reasons:
         return "; ".join(f"{reason.word}: {reason.meaning}" for reason in one.reasons)
     return "an answer is stored that may be served"

@@ -8,7 +8,7 @@ from cyclopts import Parameter
 
 from proxy.commands.adminapi import Tally
 from proxy.commands.connection import LOCAL, Connection
-from proxy.commands.failure import FAILED, OK, CommandFailed
+from proxy.commands.failure import FAILED, MISUSED, OK, CommandFailed
 from proxy.commands.output import count, note, print_json, print_line
 from proxy.commands.progress import progress
 
@@ -57,7 +57,7 @@ def import_(
         ):
             body = client.upload("/cache/import", _read(lines, advance), as_of_now=as_of_now)
     except OSError as error:
-        raise CommandFailed(f"cannot read {file}: {error.strerror}") from None
+        raise CommandFailed(f"cannot read {file}: {error.strerror}", code=MISUSED) from None
     tally = client.decoded(body, Tally)
     if not tally.ended:
         note(f"warning: {file} is not a whole export: it has no mark at its end")

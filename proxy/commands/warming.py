@@ -8,7 +8,7 @@ from msgspec import UNSET, Raw, UnsetType
 
 from proxy.call import Directives
 from proxy.commands.adminapi import Problem
-from proxy.commands.failure import CommandFailed
+from proxy.commands.failure import MISUSED, CommandFailed
 from proxy.journal.line import read_line
 from proxy.request.headers import OF_TRACES, forwarded
 from proxy.request.wire import edit, members
@@ -66,7 +66,7 @@ def wishes(file: Path) -> Iterator[Wish | Problem | PassedOver]:
                 if line.strip():
                     yield _wish(line, number)
     except OSError as error:
-        raise CommandFailed(f"cannot read {file}: {error.strerror}") from None
+        raise CommandFailed(f"cannot read {file}: {error.strerror}", code=MISUSED) from None
 
 
 class _Line(msgspec.Struct, kw_only=True):
