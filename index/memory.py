@@ -6,12 +6,12 @@ import secrets
 from collections import Counter, deque
 from collections.abc import Mapping, Sequence
 
-from index import feed
 from index.entry import Entry, Snapshot
 from index.errors import StoreFault
-from index.feed import Cursor, Deletion, Put
 from index.judgement import judge
 from index.lease import Leases, NoLeases
+from index.nearest import feed
+from index.nearest.feed import Cursor, Deletion, Put
 from index.purges import RETAIN_S, PurgeTable, examine, tags_of
 from index.store import (
     ALL,

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
+from index.embedders.memo import Memo
 from index.entry import Entry
 from index.errors import EmbedderFault, StoreFault
-from index.memo import Memo
-from index.vectorplace import Candidate, SemanticStats, VectorPlace
+from index.nearest.vectorplace import Candidate, SemanticStats, VectorPlace
 
 if TYPE_CHECKING:
-    from index.embedder import Embedder
-    from index.vectors import Vector
+    from index.embedders.embedder import Embedder
+    from index.nearest.vectors import Vector
 
 logger = logging.getLogger(__name__)
 
@@ -151,7 +151,7 @@ class SemanticIndex:
         """`vectors`: of this embedder; by default those of this process. `memo`: one that several
         indices of this embedder share; by default one of its own."""
         if vectors is None:
-            from index.localvectors import LocalVectors
+            from index.nearest.localvectors import LocalVectors
 
             vectors = LocalVectors(identity=embedder.identity, dimension=embedder.dimension)
         self.identity = embedder.identity

@@ -24,7 +24,7 @@ import msgspec
 from index.entry import Entry, Snapshot
 from index.errors import InvalidCursor
 from index.lease import Leases
-from index.vectorplace import VectorPlace
+from index.nearest.vectorplace import VectorPlace
 
 _MAX_CURSOR_DIGITS = 18
 """SQLite's numbers have 64 bits."""

@@ -5,7 +5,7 @@ from typing import Literal
 
 import msgspec
 
-from index.calibration import AS_IT_IS, Calibration
+from index.embedders.calibration import AS_IT_IS, Calibration
 from index.guards.content import Difference, compare_content
 from index.guards.own import OwnRule
 from index.guards.parse import GUARDS, Parsed, parse

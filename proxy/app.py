@@ -16,16 +16,13 @@ from proxy.admin.app import admin_app
 from proxy.admin.deeds import Deeds
 from proxy.admin.office import Office
 from proxy.auditing.audits import Audits
-from proxy.background import Background
 from proxy.cache import Cache
-from proxy.counts import HELD_BYTES, Counts, servers_of, total_of
 from proxy.dashboard import history
 from proxy.dashboard.sample import Sample, sample_of
 from proxy.dataport import DataPort, data_app
 from proxy.embedding import Embedding
 from proxy.flight import Listener
 from proxy.gate import gate_of
-from proxy.gathering import Count, Process
 from proxy.health import Health
 from proxy.journal.records import Records
 from proxy.kept import Kept
@@ -34,8 +31,11 @@ from proxy.metrics import Metrics
 from proxy.observing.desk import Desk
 from proxy.observing.hitrate import hit_rate
 from proxy.observing.sizes import Sizes
-from proxy.peers import Alone, Peers
-from proxy.reload import Change, ReloadReport, change_to
+from proxy.processes.background import Background
+from proxy.processes.counts import HELD_BYTES, Counts, servers_of, total_of
+from proxy.processes.gathering import Count, Process
+from proxy.processes.peers import Alone, Peers
+from proxy.processes.reload import Change, ReloadReport, change_to
 from proxy.settings import config as written
 from proxy.site import Shared, Site, make_site
 from proxy.tenants import ANONYMOUS

@@ -13,11 +13,11 @@ import msgspec
 
 from index.entry import Entry
 from index.errors import IndexFault, StoreFault
+from index.nearest.vectorplace import Candidate
 from index.semantic import NoSemantic, Semantic, Sought
 from index.store import Lookup, NotStored, Stored
-from index.vectorplace import Candidate
 from index.verdict import Rules
-from index.volatility_examples import Examples, Learned, NothingLearned
+from index.volatility.examples import Examples, Learned, NothingLearned
 from proxy.answer.freshness import Fresh, Stale, Unusable, is_due_early
 from proxy.answer.freshness import judge as judge_freshness
 from proxy.auditing.ledger import Tiers

@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Mapping
 import msgspec
 
 from index.verdict import Rules
-from index.volatility import Patterns
+from index.volatility.rules import Patterns
 from proxy.call import Call, Fingerprint
 from proxy.matching import Facts
 from proxy.question import Question

@@ -12,7 +12,7 @@ import msgspec
 from index.errors import EmbedderFault
 from index.semantic import NoSemantic, SemanticIndex
 from index.store import Store
-from index.volatility_examples import NothingLearned
+from index.volatility.examples import NothingLearned
 from proxy import chores
 from proxy.cache import Cache
 from proxy.health import Health
@@ -20,7 +20,7 @@ from proxy.metrics import Metrics
 from proxy.settings.embedder import Embedder as Settings
 
 if TYPE_CHECKING:
-    from index.embedder import Embedder
+    from index.embedders.embedder import Embedder
 
 log = logging.getLogger("rejoinder.embedder")
 
@@ -86,7 +86,7 @@ class Embedding:
                 self._health.embedder = str(fault)
 
     async def _install(self, opened: Opened) -> SemanticIndex:
-        from index.volatility_learned import LearnedVolatility
+        from index.volatility.learned import LearnedVolatility
 
         embedder = opened.embedder
         vectors = self._store.vectors(identity=embedder.identity, dimension=embedder.dimension)
@@ -124,7 +124,7 @@ async def open_embedder(settings: Settings) -> Opened:
     if settings.base_url is not None:
         return await _open_remote(settings)
     # Imported where it is needed: onnxruntime comes with it.
-    from index.embedder import load_embedder
+    from index.embedders.embedder import load_embedder
 
     embedder = await asyncio.to_thread(
         load_embedder,
@@ -138,10 +138,10 @@ async def open_embedder(settings: Settings) -> Opened:
 
 async def _open_remote(settings: Settings) -> Opened:
     # Imported where they are needed: numpy comes with them.
-    from index.cachefolder import default_cache
-    from index.embedding_wire import Model
-    from index.remote_embedder import RemoteEmbedder
-    from index.scripts import LATIN
+    from index.embedders.cachefolder import default_cache
+    from index.embedders.embedding_wire import Model
+    from index.embedders.remote_embedder import RemoteEmbedder
+    from index.embedders.scripts import LATIN
     from proxy.embeddings_server import EmbeddingServer
 
     scripts = _scripts(settings) or LATIN
@@ -165,7 +165,7 @@ async def _open_remote(settings: Settings) -> Opened:
 
 
 def _scripts(settings: Settings) -> frozenset[str] | Literal["any"] | None:
-    """As `index.embedder.load_embedder` takes them."""
+    """As `index.embedders.embedder.load_embedder` takes them."""
     if settings.scripts is None or isinstance(settings.scripts, str):
         return settings.scripts
     return frozenset(script.upper() for script in settings.scripts)

@@ -2,7 +2,7 @@
 
 import contextlib
 
-from index.embedding_server import Reply
+from index.embedders.embedding_server import Reply
 from index.errors import EmbedderFault
 from proxy import large
 from proxy.errors import UpstreamError
@@ -19,7 +19,7 @@ _TIMEOUT = Timeout(connect=Duration(1), first_byte=Duration(3), idle=Duration(3)
 
 
 class EmbeddingServer:
-    """See `index.embedding_server.Server`."""
+    """See `index.embedders.embedding_server.Server`."""
 
     def __init__(self, config: Embedder) -> None:
         """`config` has a `base_url`. Raises EmbedderFault where certificates cannot be read."""

@@ -6,7 +6,7 @@ from typing import Any
 from litestar import HttpMethod, Response, route
 from litestar.di import NamedDependency
 
-from proxy.reload import ReloadReport
+from proxy.processes.reload import ReloadReport
 from proxy.upstreams.base import Upstream
 
 METHODS = (HttpMethod.GET, HttpMethod.HEAD)

@@ -5,10 +5,10 @@ from functools import partial
 
 import msgspec
 
-from index.calibration import AS_IT_IS, Calibration, calibration_of
+from index.embedders.calibration import AS_IT_IS, Calibration, calibration_of
 from index.guards.own import OwnRule, rule_of_pattern, rule_of_words
 from index.verdict import Rules, rules_for
-from index.volatility import Patterns, patterns_of
+from index.volatility.rules import Patterns, patterns_of
 from proxy.settings.config import Policy
 from proxy.settings.embedder import Embedder
 from proxy.settings.semantic import Refusal, Semantic

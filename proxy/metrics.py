@@ -1,9 +1,9 @@
 """Counters for Prometheus. One registry an application, so that two can live in one process.
 
 Several workers keep their counters in files that all of them read, each in its own (the library's
-multiprocess mode, which `proxy.worker` turns on): whichever is asked has the sums, and a worker
-that is started again goes on counting where it was. Gauges are of now and cannot be added up: each
-worker is asked for its own, and they carry its number.
+multiprocess mode, which `proxy.processes.worker` turns on): whichever is asked has the sums, and a
+worker that is started again goes on counting where it was. Gauges are of now and cannot be added
+up: each worker is asked for its own, and they carry its number.
 """
 
 import asyncio
@@ -16,7 +16,7 @@ from prometheus_client.multiprocess import MultiProcessCollector
 from prometheus_client.registry import Collector
 
 from proxy.call import Usage
-from proxy.counts import Counts, Gauge
+from proxy.processes.counts import Counts, Gauge
 from proxy.upstreams.pool import ServerState
 
 T = TypeVar("T")

@@ -3,7 +3,7 @@
 import msgspec
 
 from index.verdict import Rules
-from index.volatility import Patterns
+from index.volatility.rules import Patterns
 from proxy.answer.control import varied_by
 from proxy.call import Call, Fingerprint, Headers
 from proxy.request.eligibility import Eligibility

@@ -1,6 +1,6 @@
 """Why a candidate that was found by meaning is refused. Pure."""
 
-from index.vectorplace import Candidate
+from index.nearest.vectorplace import Candidate
 from index.verdict import Refused, Rules, judge, raised_by
 from proxy.auditing.tier import Tier
 from proxy.outcome import Near

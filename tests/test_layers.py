@@ -17,21 +17,25 @@ KNOWS_ENGINE = "proxy/upstreams/local"
 
 # Where what is slow to import may stand, by file or folder. Nothing of it may load with the proxy.
 HEAVY = {
-    "torch": ("engine/", "index/export.py"),
+    "torch": ("engine/", "index/embedders/export.py"),
     "triton": ("engine/attention/",),
     "numba": ("engine/attention/",),
     "gguf": ("engine/sources/gguf.py",),
     "safetensors": ("engine/",),
-    "huggingface_hub": ("engine/sources/hub.py", "index/hub.py"),
+    "huggingface_hub": ("engine/sources/hub.py", "index/embedders/hub.py"),
     "transformers": (),
     "llguidance": ("engine/",),
     "redis": ("index/redis/",),
     "hiredis": ("index/redis/",),
-    "tokenizers": ("engine/text/vocabulary/", "index/window.py", "index/runtimes.py"),
-    "faiss": ("index/vectors.py",),
-    "onnx": ("index/export.py",),
-    "onnxruntime": ("index/runtimes.py", "index/export.py"),
-    "sentence_transformers": ("index/runtimes.py", "index/export.py"),
+    "tokenizers": (
+        "engine/text/vocabulary/",
+        "index/embedders/window.py",
+        "index/embedders/runtimes.py",
+    ),
+    "faiss": ("index/nearest/vectors.py",),
+    "onnx": ("index/embedders/export.py",),
+    "onnxruntime": ("index/embedders/runtimes.py", "index/embedders/export.py"),
+    "sentence_transformers": ("index/embedders/runtimes.py", "index/embedders/export.py"),
     "numpy": ("engine/", "index/"),
     "opentelemetry": ("proxy/observing/otlp.py",),
 }

@@ -2,10 +2,10 @@
 
 import msgspec
 
+from index.embedders.scripts import scripts_of
 from index.guards.guard import Guard
 from index.guards.text import Text
 from index.guards.wordset import wordset
-from index.scripts import scripts_of
 
 _SMALL_WORDS = {
     "en": wordset("the is are what how of and to do does can my i you it why who a an"),

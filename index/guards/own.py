@@ -5,7 +5,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from index.ownpattern import OwnPattern, own_pattern
+from index.volatility.ownpattern import OwnPattern, own_pattern
 
 
 class OwnRule(msgspec.Struct, frozen=True):

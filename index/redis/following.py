@@ -1,4 +1,5 @@
-"""The change feed out of all shards. Pages are made by `index.feed`, from change numbers in time.
+"""The change feed out of all shards. `index.nearest.feed` makes its pages, from change numbers in
+time.
 
 A cursor is a point in the servers' time. What a server puts after it has been asked has a later
 number than its clock showed then; so nothing is missed up to the earliest of the clocks.
@@ -10,8 +11,9 @@ from typing import Any
 
 import msgspec
 
-from index import feed, record
-from index.feed import Cursor, Deletion, Put
+from index import record
+from index.nearest import feed
+from index.nearest.feed import Cursor, Deletion, Put
 from index.redis.door import Door
 from index.redis.scripts import CHANGES
 from index.redis.shards import NUM_SHARDS, name_of, shard_of

@@ -24,15 +24,15 @@ import msgspec
 from index import record
 from index.entry import Entry
 from index.errors import StoreFault
+from index.nearest.vectorplace import Candidate, SemanticStats
 from index.redis.door import Door
 from index.redis.following import fetch
 from index.redis.servers import Servers
 from index.redis.shards import NUM_SHARDS, name_of, shard_of
 from index.redis.wire import Argument, Refused, info
-from index.vectorplace import Candidate, SemanticStats
 
 if TYPE_CHECKING:
-    from index.vectorplace import Vector
+    from index.nearest.vectorplace import Vector
 
 log = logging.getLogger("rejoinder.redis")
 
@@ -61,7 +61,7 @@ _READ = msgspec.json.Decoder(_Attributes)
 
 
 class RedisVectors:
-    """See `index.vectorplace.VectorPlace`. Belongs to one event loop."""
+    """See `index.nearest.vectorplace.VectorPlace`. Belongs to one event loop."""
 
     follows = False
 

@@ -7,10 +7,11 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
-from index import feed, record
+from index import record
 from index.entry import Entry
 from index.errors import StoreFault
-from index.feed import Cursor, Deletion, Put
+from index.nearest import feed
+from index.nearest.feed import Cursor, Deletion, Put
 from index.purges import PurgeTable
 from index.sqlite.database import Database
 from index.sqlite.purging import count_live

@@ -17,7 +17,7 @@ from litestar import Request
 from proxy.errors import ClientError
 from proxy.journal.backwards import lines_backwards
 from proxy.observing.lines import is_torn
-from proxy.reload import ReloadReport
+from proxy.processes.reload import ReloadReport
 from proxy.settings.config import Config
 
 log = logging.getLogger("rejoinder.audit")

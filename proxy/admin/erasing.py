@@ -13,8 +13,8 @@ from proxy.admin.deeds import audited
 from proxy.admin.office import Office
 from proxy.admin.parameters import body_of
 from proxy.errors import ClientError
-from proxy.gathering import PATIENCE_S, Forget, Recall
 from proxy.journal.erasure import Erasure
+from proxy.processes.gathering import PATIENCE_S, Forget, Recall
 from proxy.recent import MAX_REQUESTS
 from proxy.seen import Seen
 from proxy.subjects import subject_of

@@ -11,7 +11,7 @@ from proxy.admin.parameters import body_of
 from proxy.errors import ClientError
 from proxy.explaining.asking import Asked, Told
 from proxy.explaining.views import Comparison, Explanation
-from proxy.gathering import Recollect
+from proxy.processes.gathering import Recollect
 
 
 class ExplainBody(Asked, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -11,7 +11,7 @@ from proxy.admin.office import Office
 from proxy.admin.parameters import body_of
 from proxy.auditing.reports import Verdict
 from proxy.errors import ClientError
-from proxy.gathering import Holds, Report
+from proxy.processes.gathering import Holds, Report
 
 
 class FeedbackBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -13,8 +13,8 @@ from proxy.health import Health
 from proxy.journal.records import Records
 from proxy.kept import Kept
 from proxy.metrics import Metrics
-from proxy.peers import Peers
-from proxy.reload import ReloadReport
+from proxy.processes.peers import Peers
+from proxy.processes.reload import ReloadReport
 from proxy.settings import config as written
 from proxy.transfer.counter import Transfer
 

@@ -8,7 +8,7 @@ from litestar.di import NamedDependency
 from litestar.params import FromQuery, QueryParameter
 
 from proxy.admin.office import Office
-from proxy.gathering import Recall
+from proxy.processes.gathering import Recall
 from proxy.recent import MAX_REQUESTS
 from proxy.seen import Seen
 

@@ -9,7 +9,7 @@ from litestar.di import NamedDependency
 from proxy.admin.deeds import audited
 from proxy.admin.office import Office
 from proxy.errors import ErrorDetail
-from proxy.gathering import Count
+from proxy.processes.gathering import Count
 from proxy.settings.file import dump
 
 

@@ -4,13 +4,13 @@ import contextlib
 from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING
 
-from index.memo import Memo
+from index.embedders.memo import Memo
 from index.semantic import NoSemantic, Semantic, SemanticIndex
-from index.volatility_examples import Learned, NothingLearned
+from index.volatility.examples import Learned, NothingLearned
 from proxy.settings.embedder import Embedder as Settings
 
 if TYPE_CHECKING:
-    from index.embedder import Embedder
+    from index.embedders.embedder import Embedder
 
 
 class Embedded:
@@ -55,7 +55,7 @@ async def open_embedded(settings: Settings | None, *, max_texts: int) -> Embedde
     if settings is None:
         return NotEmbedded()
     # Imported where they are needed: they bring what loads models.
-    from index.volatility_learned import LearnedVolatility
+    from index.volatility.learned import LearnedVolatility
     from proxy.embedding import open_embedder
 
     embedder = (await open_embedder(settings)).embedder

@@ -12,7 +12,7 @@ from index.memory import MemoryStore
 from index.semantic import Semantic
 from index.tags import union
 from index.verdict import Refused, judge, raised_by
-from index.volatility_examples import Learned
+from index.volatility.examples import Learned
 from proxy.analyzing.embedded import Embedded, NotEmbedded
 from proxy.analyzing.exact import Judged, expiry
 from proxy.analyzing.reading import Entry

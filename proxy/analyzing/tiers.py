@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 import msgspec
 
 from index.audit.standing import RAISE
-from index.calibration import calibration_of
+from index.embedders.calibration import calibration_of
 from index.verdict import Profile
 from proxy.meaning import calibration_for, rules_of_tiers
 from proxy.settings.config import Policy

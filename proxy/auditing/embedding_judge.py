@@ -22,7 +22,7 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from index.calibration import AS_IT_IS, Calibration
+from index.embedders.calibration import AS_IT_IS, Calibration
 from index.guards.content import compare_content
 from index.guards.parse import parse
 from index.semantic import Semantic as SemanticIndex

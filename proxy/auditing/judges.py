@@ -6,7 +6,7 @@ from typing import Protocol
 
 import msgspec
 
-from index.calibration import Calibration
+from index.embedders.calibration import Calibration
 from index.semantic import Semantic as SemanticIndex
 from proxy import large
 from proxy.auditing.embedding_judge import EmbeddingJudge, folded

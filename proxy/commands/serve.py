@@ -40,9 +40,9 @@ def serve(file: Path, /, *, check_only: Annotated[bool, Parameter(name="--check"
         note(f"warning: {warning}")
 
     if loaded.config.workers > 1:
-        from proxy.supervisor import run as run_workers
+        from proxy.processes.supervisor import run as run_workers
 
         return run_workers(file, text, loaded.config, say=note)
-    from proxy.single import run
+    from proxy.processes.single import run
 
     return run(file, text, loaded.config, say=note)

@@ -11,7 +11,7 @@ from proxy.admin.office import Office
 from proxy.dashboard.history import EVERY_S
 from proxy.dashboard.sample import sample_of
 from proxy.dashboard.series import Bin, series, whole
-from proxy.gathering import Count
+from proxy.processes.gathering import Count
 
 _MAX_BINS = 300
 

@@ -11,9 +11,9 @@ from litestar.params import FromQuery, QueryParameter
 
 from index.verdict import Accepted, Rules, judge
 from proxy.admin.office import Office
-from proxy.gathering import Recall
 from proxy.meaning import rules_of_tiers
 from proxy.outcome import Near
+from proxy.processes.gathering import Recall
 from proxy.recent import MAX_REQUESTS
 from proxy.seen import Seen
 from proxy.settings.semantic import Semantic

@@ -5,8 +5,8 @@ from litestar import get
 from litestar.di import NamedDependency
 
 from proxy.admin.office import Office
-from proxy.counts import ServerView, servers_of
-from proxy.gathering import Count
+from proxy.processes.counts import ServerView, servers_of
+from proxy.processes.gathering import Count
 
 
 class UpstreamPage(msgspec.Struct, frozen=True, kw_only=True):

@@ -6,8 +6,8 @@ from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
 from index.errors import StoreFault
+from index.nearest.vectorplace import SemanticStats
 from index.store import Store, StoreStats
-from index.vectorplace import SemanticStats
 
 _UNDERWAY = {
     "rejoinder_flights": "Upstream requests under way for cached surfaces.",

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from index.scripts import SCRIPTS
+from index.embedders.scripts import SCRIPTS
 from proxy.settings.embedder import Embedder
 from proxy.settings.finding import Finding
 from proxy.settings.tree import Path, suggest

@@ -2,9 +2,9 @@
 
 from collections.abc import Iterable, Iterator
 
-from index.calibration import calibration_of
-from index.ownpattern import any_in, own_pattern
+from index.embedders.calibration import calibration_of
 from index.verdict import ALL_GUARDS
+from index.volatility.ownpattern import any_in, own_pattern
 from proxy.settings.config import Policy
 from proxy.settings.embedder import Embedder
 from proxy.settings.finding import Finding

@@ -22,7 +22,7 @@ from meaning.judging import bench_judges
 
 from index.audit.label import Counts
 from index.audit.standing import Terms, due, stand
-from index.embedder import load_embedder
+from index.embedders.embedder import load_embedder
 from index.semantic import SemanticIndex
 from proxy.auditing.embedding_judge import EmbeddingJudge
 from proxy.auditing.judges import EqualJudge

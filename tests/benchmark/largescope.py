@@ -21,9 +21,9 @@ import numpy as np
 import psutil
 import redis as client
 
-from index.embedder import load_embedder
+from index.embedders.embedder import load_embedder
 from index.entry import Entry, Snapshot
-from index.localvectors import LocalVectors
+from index.nearest.localvectors import LocalVectors
 from index.redis import RedisStore
 from index.redis.vectors import set_of
 

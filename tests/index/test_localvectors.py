@@ -9,9 +9,9 @@ import pytest
 from sample_entries import entry, key_of
 
 from index.entry import Snapshot
-from index.localvectors import LocalVectors
-from index.scopes import GROW_AT
-from index.vectorplace import SemanticStats
+from index.nearest.localvectors import LocalVectors
+from index.nearest.scopes import GROW_AT
+from index.nearest.vectorplace import SemanticStats
 
 DIMENSION = 8
 SNAPSHOT = Snapshot(generation="g", sequence=0)

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from index.memo import Memo
+from index.embedders.memo import Memo
 
 
 def test_what_was_not_asked_for_the_longest_makes_room() -> None:

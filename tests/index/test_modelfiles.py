@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from index.embedders.modelfiles import read_model_files
 from index.errors import EmbedderFault
-from index.modelfiles import read_model_files
 
 
 def write_model(directory: Path, **files: Any) -> Path:

@@ -2,8 +2,8 @@
 
 import pytest
 
-from index import ownpattern
-from index.ownpattern import any_in, own_pattern
+from index.volatility import ownpattern
+from index.volatility.ownpattern import any_in, own_pattern
 
 HARMLESS = own_pattern("canteen")
 SLOW = own_pattern(r"(a|a)+$")
@@ -23,6 +23,6 @@ def test_what_takes_too_long_is_not_told() -> None:
 
 def test_the_bound_is_for_all_together(monkeypatch: pytest.MonkeyPatch) -> None:
     spent = iter((0.0, 0.0, ownpattern.SECONDS))
-    monkeypatch.setattr("index.ownpattern.time.process_time", lambda: next(spent))
+    monkeypatch.setattr("index.volatility.ownpattern.time.process_time", lambda: next(spent))
     with pytest.raises(TimeoutError):
         any_in((HARMLESS, HARMLESS), TEXT)

@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from index.embedder import ModelEmbedder, load_embedder
+from index.embedders.embedder import ModelEmbedder, load_embedder
 from index.verdict import Accepted, Profile, Verdict, judge, rules_for
 
 PAIRS: dict[str, list[dict[str, str]]] = msgspec.json.decode(

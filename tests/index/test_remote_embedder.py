@@ -9,12 +9,12 @@ import msgspec
 import numpy as np
 import pytest
 
-from index import remote_embedder
-from index.embedding_server import Reply
-from index.embedding_wire import Model
+from index.embedders import remote_embedder
+from index.embedders.embedding_server import Reply
+from index.embedders.embedding_wire import Model
+from index.embedders.remote_embedder import RemoteEmbedder
+from index.embedders.scripts import LATIN
 from index.errors import EmbedderFault
-from index.remote_embedder import RemoteEmbedder
-from index.scripts import LATIN
 
 
 class ScriptedServer:

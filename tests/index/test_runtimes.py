@@ -7,11 +7,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from index.embedder import load_embedder
+from index.embedders.embedder import load_embedder
+from index.embedders.export import MODEL_FILE, PROBES, PROBES_FILE
+from index.embedders.modelfiles import ModelFiles, read_model_files
+from index.embedders.runtimes import (
+    OnnxRuntime,
+    Runtime,
+    TorchRuntime,
+    load_runtime,
+    load_tokenizer,
+)
 from index.errors import EmbedderFault
-from index.export import MODEL_FILE, PROBES, PROBES_FILE
-from index.modelfiles import ModelFiles, read_model_files
-from index.runtimes import OnnxRuntime, Runtime, TorchRuntime, load_runtime, load_tokenizer
 
 # What sentence-transformers and torch say of one another is not ours to mend.
 pytestmark = [

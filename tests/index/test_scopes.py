@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from index.scopes import GROW_AT, Scopes
+from index.nearest.scopes import GROW_AT, Scopes
 
 DIMENSION = 8
 NEAR = 0.02

@@ -2,7 +2,7 @@
 
 import pytest
 
-from index.scripts import scripts_of, scripts_of_languages
+from index.embedders.scripts import scripts_of, scripts_of_languages
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from sample_entries import NOW, entry
 
 from index.entry import Entry
 from index.errors import StoreFault
-from index.localvectors import LocalVectors
+from index.nearest.localvectors import LocalVectors
 from index.redis import RedisStore
 from index.redis.vectors import RedisVectors
 from index.store import Purge

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from index.vectors import FlatVectors, GraphVectors, Vector, VectorIndex, copied
+from index.nearest.vectors import FlatVectors, GraphVectors, Vector, VectorIndex, copied
 
 DIMENSION = 16
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from index.calibration import Calibration
+from index.embedders.calibration import Calibration
 from index.verdict import Accepted, Profile, Refused, judge, raised_by, rules_for
 
 STRICT = rules_for("strict")
@@ -155,7 +155,7 @@ def test_any_two_texts_get_one_verdict_whoever_came_first(
 
 def test_judging_needs_neither_numpy_nor_faiss() -> None:
     code = (
-        "import sys, index.verdict, index.volatility, index.semantic;"
+        "import sys, index.verdict, index.volatility.rules, index.semantic;"
         "sys.exit(bool({'numpy', 'faiss', 'onnxruntime', 'torch'} & set(sys.modules)))"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

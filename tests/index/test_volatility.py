@@ -2,7 +2,7 @@
 
 import pytest
 
-from index.volatility import RULES, SLOW, patterns_of, volatile, volatile_by, volatile_rule
+from index.volatility.rules import RULES, SLOW, patterns_of, volatile, volatile_by, volatile_rule
 
 
 @pytest.mark.parametrize(

@@ -8,18 +8,18 @@ import msgspec
 import numpy as np
 import pytest
 
-from index.embedder import ModelEmbedder, load_embedder
-from index.modelfiles import read_model_files
-from index.volatility_examples import EXAMPLE, LEARNED, Examples
-from index.volatility_learned import LearnedVolatility
-from index.volatility_model import (
+from index.embedders.embedder import ModelEmbedder, load_embedder
+from index.embedders.modelfiles import read_model_files
+from index.volatility.examples import EXAMPLE, LEARNED, Examples
+from index.volatility.learned import LearnedVolatility
+from index.volatility.model import (
     FORMAT,
     Classifier,
     NoClassifier,
     VolatilityModel,
     read_classifier,
 )
-from index.volatility_training import Line, train
+from index.volatility.training import Line, train
 
 
 @pytest.fixture

@@ -9,11 +9,11 @@ from scheduling import Schedule
 from index.entry import Entry
 from index.lease import Lease, Leases
 from index.memory import MemoryStore
+from index.nearest.vectorplace import Candidate
 from index.redis import RedisStore
 from index.semantic import NoSemantic, Sought
 from index.sqlite import SqliteStore
 from index.store import Store
-from index.vectorplace import Candidate
 
 
 @contextlib.asynccontextmanager

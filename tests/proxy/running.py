@@ -14,8 +14,8 @@ from misbehaving import LAST_CHUNK, STREAM, Request, chunked, plain
 from openai import AsyncOpenAI
 
 from proxy.app import Proxy
-from proxy.lifetime import Certificates, Ports, Stop, serve
-from proxy.server import bind
+from proxy.processes.lifetime import Certificates, Ports, Stop, serve
+from proxy.processes.server import bind
 from proxy.settings.address import Tcp
 from proxy.settings.file import load
 from proxy.storing import open_store

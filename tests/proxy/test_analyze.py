@@ -7,9 +7,9 @@ import re
 import msgspec
 import pytest
 
-from index.embedder import load_embedder
+from index.embedders.embedder import load_embedder
 from index.memory import MemoryStore
-from index.volatility_examples import NothingLearned
+from index.volatility.examples import NothingLearned
 from proxy.analyzing.audited import measured, read_audited
 from proxy.analyzing.embedded import Embedded
 from proxy.analyzing.run import analyze as analyzed

@@ -2,7 +2,7 @@
 
 import asyncio
 
-from proxy.background import Background
+from proxy.processes.background import Background
 
 
 async def test_a_work_that_fails_says_so_and_the_others_go_on(caplog):

@@ -1,4 +1,4 @@
-"""The channel between the parent and a worker (`proxy.control`), over real sockets."""
+"""The channel between the parent and a worker (`proxy.processes.control`), over real sockets."""
 
 import asyncio
 import contextlib
@@ -6,7 +6,7 @@ import socket
 
 import pytest
 
-from proxy.control import (
+from proxy.processes.control import (
     Adopt,
     Adopted,
     Done,

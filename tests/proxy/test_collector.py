@@ -5,7 +5,7 @@ import sys
 
 SCRIPT = """
 import gc
-from proxy import collector
+from proxy.processes import collector
 
 class Node: pass
 

@@ -2,7 +2,7 @@ import asyncio
 
 import pytest
 
-from proxy.corked import Corked
+from proxy.processes.corked import Corked
 
 
 class Beneath:

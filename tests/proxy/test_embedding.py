@@ -10,7 +10,7 @@ from misbehaving import serving
 from redis_servers import RedisServer
 from running import Running, good, running
 
-from index import remote_embedder
+from index.embedders import remote_embedder
 from proxy import embedding
 
 CONFIG = """

@@ -5,7 +5,8 @@ from types import SimpleNamespace
 import pytest
 
 from proxy.auditing.reports import Reports
-from proxy.gathering import (
+from proxy.journal.erasure import Erasure
+from proxy.processes.gathering import (
     Forget,
     Forgotten,
     Held,
@@ -16,7 +17,6 @@ from proxy.gathering import (
     Report,
     Reported,
 )
-from proxy.journal.erasure import Erasure
 
 
 class Erased:

@@ -38,7 +38,7 @@ def pids_of(process: Process) -> set[int]:
     pids = set()
     for child in psutil.Process(process.process.pid).children():
         with contextlib.suppress(psutil.NoSuchProcess):  # or a zombie, which is one of those
-            if "proxy.worker" in child.cmdline():
+            if "proxy.processes.worker" in child.cmdline():
                 pids.add(child.pid)
     return pids
 

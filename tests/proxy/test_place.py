@@ -6,9 +6,9 @@ import subprocess
 
 import pytest
 
-from proxy.control import Begin
 from proxy.errors import ConfigError
-from proxy.place import Place
+from proxy.processes.control import Begin
+from proxy.processes.place import Place
 
 DEADLINE_S = 60
 
@@ -44,7 +44,7 @@ async def test_a_first_worker_that_cannot_be_started_ends_the_start_with_its_rea
 
 
 async def test_no_worker_is_started_again_once_the_end_has_begun(monkeypatch, caplog):
-    monkeypatch.setattr("proxy.place._FIRST_PAUSE_S", DEADLINE_S)
+    monkeypatch.setattr("proxy.processes.place._FIRST_PAUSE_S", DEADLINE_S)
     parent = Parent()
     async with asyncio.timeout(DEADLINE_S):
         keeping = asyncio.create_task(Place(0, parent).keep())

@@ -9,7 +9,7 @@ from misbehaving import plain, serving
 from proxyprocess import Process, serving_process
 from running import BEGIN, END, chunk, completion, good, wants_stream
 
-from proxy.reload import change_to
+from proxy.processes.reload import change_to
 from proxy.settings.config import Config, Route, Store, Upstream
 from proxy.settings.listeners import Admin, Tls
 

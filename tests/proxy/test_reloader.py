@@ -7,7 +7,7 @@ import signal
 
 from watchfiles._rust_notify import WatchfilesRustInternalError
 
-from proxy.reloader import Reloader
+from proxy.processes.reloader import Reloader
 
 DEADLINE_S = 60
 BEFORE = 'upstreams: {main: {base_url: "http://127.0.0.1:9/v1"}}\nroutes: [{to: main}]\n'
@@ -57,8 +57,8 @@ async def test_a_folder_that_cannot_be_watched_is_polled_and_that_is_said(
     def no_watches(*_args, **_more):
         raise WatchfilesRustInternalError("Too many open files (os error 24)")
 
-    monkeypatch.setattr("proxy.reloader.awatch", no_watches)
-    monkeypatch.setattr("proxy.reloader._POLL_EVERY_S", 0.01)
+    monkeypatch.setattr("proxy.processes.reloader.awatch", no_watches)
+    monkeypatch.setattr("proxy.processes.reloader._POLL_EVERY_S", 0.01)
     applied = Applied()
     async with following(tmp_path, applied) as (path, reports):
         path.write_text(AFTER)

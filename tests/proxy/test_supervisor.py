@@ -51,7 +51,7 @@ def workers_of(process: Process) -> list[psutil.Process]:
     living = []
     for child in psutil.Process(process.process.pid).children():
         with contextlib.suppress(psutil.NoSuchProcess):  # or a zombie, which is one of those
-            if "proxy.worker" in child.cmdline():
+            if "proxy.processes.worker" in child.cmdline():
                 living.append(child)
     return living
 

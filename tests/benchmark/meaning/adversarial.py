@@ -12,7 +12,7 @@ from pathlib import Path
 
 import msgspec
 
-from index.embedder import Embedder
+from index.embedders.embedder import Embedder
 from meaning.counts import Share, table
 from meaning.policies import Serves
 from meaning.sets import Row, Rows

@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from index.embedder import ModelEmbedder
+from index.embedders.embedder import ModelEmbedder
 from index.guards.parse import parse
-from index.scopes import Scopes
+from index.nearest.scopes import Scopes
 from index.verdict import judge, rules_for
-from index.volatility import volatile
-from index.volatility_examples import Examples
-from index.volatility_learned import LearnedVolatility
+from index.volatility.examples import Examples
+from index.volatility.learned import LearnedVolatility
+from index.volatility.rules import volatile
 from meaning.sets import Rows
 
 _QUESTION = "please tell me how i can renew an old passport before a trip abroad"

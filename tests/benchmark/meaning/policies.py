@@ -8,7 +8,7 @@ from typing import Protocol
 import msgspec
 import numpy as np
 
-from index.calibration import AS_IT_IS, Calibration
+from index.embedders.calibration import AS_IT_IS, Calibration
 from index.verdict import Accepted, Profile, judge, rules_for
 
 STATIC = (0.80, 0.85, 0.90, 0.92, 0.95)

@@ -5,10 +5,10 @@ from collections.abc import Callable, Mapping
 
 import msgspec
 
-from index.calibration import AS_IT_IS, Calibration
-from index.scopes import Scopes
-from index.volatility import volatile
-from index.volatility_model import read_classifier
+from index.embedders.calibration import AS_IT_IS, Calibration
+from index.nearest.scopes import Scopes
+from index.volatility.model import read_classifier
+from index.volatility.rules import volatile
 from meaning.counts import Share, table
 from meaning.policies import PROFILES, Learner, Serves, Vcache, stateless
 from meaning.sets import Row, Rows

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from index.embedder import Embedder
+from index.embedders.embedder import Embedder
 
 Vector = NDArray[np.float32]
 

@@ -5,9 +5,9 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
-from index.volatility import volatile
-from index.volatility_model import Classifier, read_classifier
-from index.volatility_training import Line, train
+from index.volatility.model import Classifier, read_classifier
+from index.volatility.rules import volatile
+from index.volatility.training import Line, train
 from meaning.counts import Share, table
 from meaning.sets import Row, Rows, by_prompt, take
 from meaning.vectors import Vector

@@ -1,0 +1,1 @@
+"""The nearest vectors of a scope, in step with the store."""

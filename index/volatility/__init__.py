@@ -1,0 +1,1 @@
+"""Prompts whose answer changes by itself, or is another for each person."""

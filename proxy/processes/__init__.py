@@ -1,0 +1,1 @@
+"""Processes and sockets: the parent, its workers, what they say to each other, and listening."""

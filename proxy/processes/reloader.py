@@ -1,0 +1,110 @@
+"""When the config is read again: on SIGHUP, when its file changes, and when the admin port says so.
+
+A config that does not work changes nothing; what is wrong with it is logged and reported.
+"""
+
+import asyncio
+import logging
+import os
+import signal
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+from watchfiles import awatch
+
+from proxy.errors import ConfigError
+from proxy.processes.reload import ReloadReport
+from proxy.settings.file import Loaded, parse, text_of
+
+log = logging.getLogger("rejoinder.reload")
+
+_POLL_EVERY_S = 2.0
+"""Where nothing tells of changes."""
+
+Apply = Callable[[str, Loaded], Awaitable[tuple[str, ...]]]
+"""Bring a config (its text, and what was read from it) into force; returns warnings. Raises
+ConfigError, and then the config before it is still in force."""
+
+
+class Reloader:
+    """Reads one config file again and again, one time after the other."""
+
+    def __init__(
+        self,
+        path: Path,
+        text: str,
+        *,
+        apply: Apply,
+        clock: Callable[[], float],
+        report: Callable[[ReloadReport], None] = lambda _: None,
+        unasked: Callable[[str, ReloadReport], None] = lambda _cause, _report: None,
+    ) -> None:
+        """`text` is what the process was started with. `report` is told how each reload went;
+        `unasked` also the cause of those that the admin port did not ask for."""
+        self._path = path
+        self._seen = text
+        self._apply = apply
+        self._clock = clock
+        self._report = report
+        self._unasked = unasked
+        self._turn = asyncio.Lock()
+        self.last: ReloadReport | None = None
+
+    async def reload(self) -> ReloadReport:
+        """Read the file and bring it into force, if it works."""
+        async with self._turn:
+            self.last = await self._reload()
+        self._report(self.last)
+        if self.last.ok:
+            log.info("config reloaded")
+        for line in self.last.problems:
+            log.error("config not reloaded: %s", line)
+        for line in self.last.warnings:
+            log.warning("config reloaded, but: %s", line)
+        return self.last
+
+    async def follow(self) -> None:
+        """Reload on SIGHUP, and whenever the file's content has changed. Runs until cancelled."""
+        hung_up = asyncio.Event()
+        asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, hung_up.set)
+        await asyncio.gather(self._obey(hung_up), self._watch())
+
+    async def _obey(self, hung_up: asyncio.Event) -> None:
+        while True:
+            await hung_up.wait()
+            hung_up.clear()
+            self._unasked("SIGHUP", await self.reload())
+
+    async def _watch(self) -> None:
+        try:
+            # The folder, not the file: editors and Kubernetes put a new file in the place of the
+            # old.
+            async for _ in awatch(self._path.absolute().parent, recursive=False):
+                await self._look()
+        except (OSError, RuntimeError) as error:  # as where inotify has no more watches to give
+            log.warning("the config's folder cannot be watched, the file is polled: %s", error)
+        while True:
+            await asyncio.sleep(_POLL_EVERY_S)
+            await self._look()
+
+    async def _look(self) -> None:
+        try:
+            changed = await asyncio.to_thread(text_of, self._path) != self._seen
+        except ConfigError:
+            return  # on its way from one place to another; a further event follows
+        if changed:
+            self._unasked("a change of the file", await self.reload())
+
+    async def _reload(self) -> ReloadReport:
+        try:
+            self._seen = await asyncio.to_thread(text_of, self._path)
+            loaded = await asyncio.to_thread(parse, self._path, self._seen, environ=os.environ)
+            ignored = await self._apply(self._seen, loaded)
+        except ConfigError as error:
+            return ReloadReport(at=self._clock(), ok=False, problems=tuple(error.problems))
+        except Exception as error:
+            # Whatever it is, the next change of the file has to be followed, too.
+            log.exception("a reload failed")
+            problem = f"it failed: {type(error).__name__}: {error}"
+            return ReloadReport(at=self._clock(), ok=False, problems=(problem,))
+        return ReloadReport(at=self._clock(), ok=True, warnings=(*loaded.warnings, *ignored))
