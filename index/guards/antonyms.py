@@ -1,5 +1,6 @@
 """Opposites: on and off, increase and decrease, larger and smaller, legal and illegal."""
 
+import re
 from collections.abc import Iterator
 from itertools import product
 
@@ -107,18 +108,31 @@ def _compared(word: str, ending: str) -> str:
     return word + (word[-1] if doubled else "") + ending
 
 
-_OPPOSITES = _opposites()
+_NONE: frozenset[str] = frozenset()
+_AT_MOST, _AT_LEAST = "at most", "at least"
+_BOUNDS = (
+    (
+        _AT_MOST,
+        re.compile(r"\b(?:up to|at (?:the )?most|(?:no|not) more than|or (?:less|fewer))\b"),
+    ),
+    (_AT_LEAST, re.compile(r"\b(?:at (?:the )?least|(?:no|not) less than|or more)\b")),
+)
+"""Phrases whose words say nothing alone."""
+_OPPOSITES = _opposites() | {
+    _AT_MOST: frozenset({_AT_LEAST, *map(stem, ("over", "above", "beyond", "more", "exceed"))}),
+    _AT_LEAST: frozenset({_AT_MOST, *map(stem, ("under", "below", "less", "fewer"))}),
+}
 
 
 def _read(text: Text) -> frozenset[str]:
-    return frozenset(text.stems)
+    said = " ".join(text.words)
+    return frozenset(text.stems).union(name for name, phrase in _BOUNDS if phrase.search(said))
 
 
 def _compare(a: frozenset[str], b: frozenset[str]) -> str | None:
     only_a, only_b = a - b, b - a
-    for word in only_a:
-        opposites = _OPPOSITES.get(word)
-        if opposites is not None and not opposites.isdisjoint(only_b):
+    for ones, others in ((only_a, only_b), (only_b, only_a)):
+        if any(not _OPPOSITES.get(word, _NONE).isdisjoint(others) for word in ones):
             return "antonyms"
     turned = any(
         _prefixed(ones, others) or _turned(ones, others)

@@ -3,6 +3,7 @@ accents, and all letters in a question about letter case."""
 
 import re
 import unicodedata
+from collections import Counter
 
 import msgspec
 
@@ -30,6 +31,7 @@ _OF_SPELLING = wordset(
     " reversed backwards pronounce pronounced pronunciation acronym abbreviation typo dna rna"
     " codon codons"
 )
+_WORDS_OF_ONE = wordset("a i")
 _OF_COMPARING = wordset("difference differences between vs versus")
 
 
@@ -39,18 +41,31 @@ class Letters(msgspec.Struct, frozen=True):
     written: frozenset[tuple[str, str]]
     spelled: frozenset[str] = frozenset()
     """Words that are talked of: `unscramble …`, `the difference between who and whom`."""
+    in_two_cases: frozenset[str] = frozenset()
+    """Words that the text itself writes in two ways: `is foo the same as Foo`."""
+    operands: tuple[str, ...] = ()
+    """Single letters in their order, where they stand for something: `divide a by b`."""
 
 
 def _read(text: Text) -> Letters:
     units = {(f"unit {unit.lower()}", _unit(unit)) for unit in _UNIT.findall(text.source)}
     symbols = set() if text.shouts else _symbols(text)
     written = {(_folded(word), word) for word in _words(text)}
-    return Letters(frozenset(written | units | symbols), _spelled(text))
+    return Letters(
+        written=frozenset(written | units | symbols),
+        spelled=_spelled(text),
+        in_two_cases=_in_two_cases(text),
+        operands=_operands(text),
+    )
 
 
 def _compare(a: Letters, b: Letters) -> str | None:
     ours, theirs = dict(a.written - b.written), dict(b.written - a.written)
     if a.spelled - b.spelled and b.spelled - a.spelled:
+        return "letters"
+    if a.in_two_cases != b.in_two_cases:
+        return "letters"
+    if a.operands != b.operands and sorted(a.operands) == sorted(b.operands):
         return "letters"
     return None if ours.keys().isdisjoint(theirs) else "letters"
 
@@ -73,6 +88,17 @@ def _symbols(text: Text) -> set[tuple[str, str]]:
         for raw, start in zip(text.raws, text.starts, strict=True)
         if len(raw) == _SYMBOL_LENGTH and (raw.isupper() or (raw.istitle() and not start))
     }
+
+
+def _in_two_cases(text: Text) -> frozenset[str]:
+    inner = {raw for raw, start in zip(text.raws, text.starts, strict=True) if not start}
+    written = Counter(raw.lower() for raw in inner)
+    return frozenset(word for word, times in written.items() if times > 1)
+
+
+def _operands(text: Text) -> tuple[str, ...]:
+    letters = tuple(word for word in text.words if len(word) == 1 and "a" <= word <= "z")
+    return () if _WORDS_OF_ONE.issuperset(letters) else letters
 
 
 def _spelled(text: Text) -> frozenset[str]:

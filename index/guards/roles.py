@@ -1,5 +1,7 @@
 """Who did it to whom, where a passive with its agent turns the order of the words around."""
 
+import msgspec
+
 from index.guards.guard import Guard
 from index.guards.text import Text
 from index.guards.wordset import wordset
@@ -16,10 +18,38 @@ taught told torn thought thrown understood undone upset won withdrawn worn wound
 """)
 
 _CHINESE_PASSIVE = "被"
+_ASKING = wordset("what who which")
+_DO = wordset("do does did")
+_SHORTEST = 3
 
 
-def _read(text: Text) -> bool:
-    """Whether there is a passive with an agent: a form of be, a participle, `by`."""
+class Roles(msgspec.Struct, frozen=True):
+    """Who is asked for, as far as the order of the words says it."""
+
+    turned: bool
+    """There is a passive with an agent: a form of be, a participle, `by`."""
+    asked: tuple[str, str] | None
+    """The verb, and whether its subject or its object is asked for: `what causes stress`, `what
+    does stress cause`."""
+
+
+def _read(text: Text) -> Roles:
+    return Roles(_has_agent(text), _asked(text))
+
+
+def _asked(text: Text) -> tuple[str, str] | None:
+    words, stems = text.words, text.stems
+    if len(words) < _SHORTEST or words[0] not in _ASKING:
+        return None
+    if words[1] in _DO:
+        last = len(words) - 1
+        while last and not words[last].isalpha():
+            last -= 1
+        return stems[last], "object"
+    return stems[1], "subject"
+
+
+def _has_agent(text: Text) -> bool:
     words = text.words
     be = False
     participle = False
@@ -33,8 +63,12 @@ def _read(text: Text) -> bool:
     return False
 
 
-def _compare(a: bool, b: bool) -> str | None:
-    return "roles"
+def _compare(a: Roles, b: Roles) -> str | None:
+    if a.turned != b.turned:
+        return "roles"
+    if a.asked is None or b.asked is None or a.asked[1] == b.asked[1]:
+        return None
+    return "roles" if a.asked[0] == b.asked[0] else None
 
 
 ROLES = Guard(name="roles", read=_read, compare=_compare)
