@@ -140,6 +140,11 @@ class Metrics:
         self.purges = Counter(
             "rejoinder_purges_total", "Purges.", ("kind",), registry=self.registry
         )
+        self.empty_purges = Counter(
+            "rejoinder_empty_purges_total",
+            "Purges that covered no answer: of a tag, perhaps, that no answer carries.",
+            registry=self.registry,
+        )
 
     def attempted(self, upstream: str, result: str) -> None:
         """Count an attempt at an upstream; `result` is one of few words."""

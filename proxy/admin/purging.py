@@ -82,6 +82,8 @@ async def _purged(office: Office, asked: Purge) -> PurgeAnswer:
     pages = await office.kept.purge(asked, done)
     if not asked.dry_run:
         office.metrics.purges.labels("soft" if asked.soft else "hard").inc()
+        if done.matched == 0:
+            office.metrics.empty_purges.inc()
         log.info("purge %d: %s", done.sequence, asked)
     return PurgeAnswer(
         matched=done.matched, entries=done.entries, pages=pages, sequence=done.sequence

@@ -96,8 +96,6 @@ async def _shown(look: Instruments, element: Element, before: list[str]) -> bool
     match element.verb:
         case "says":
             return element.is_said(now) and not element.is_said(before)
-        case "does not say":
-            return not element.is_said(now)
         case "rises":
             return _most(now) > _most(before)
 
@@ -123,5 +121,5 @@ def _words_of(told: object, name: str = "") -> list[str]:
         return [word for key, one in told.items() for word in _words_of(one, key)]
     if isinstance(told, list):
         return [word for one in told for word in _words_of(one, name)]
-    named = ("outcome", "state", "word", "reason", "path", "reasons", "status")
+    named = ("outcome", "state", "word", "reason", "path", "reasons", "status", "not_kept")
     return [str(told)] if name in named else []

@@ -9,7 +9,7 @@ from typing import Literal
 OPERATIONS = Path(__file__).parents[2] / "docs/operations.md"
 _CODE = re.compile(r"`([^`]+)`")
 _METRIC = re.compile(r"`(\w+)(?:\{(.*)\})?` rises")
-_SEEN = re.compile(r"`#(\w+)`, \*\*(.+?)\*\* (rises|says|does not say)(?: `(.+)`)?")
+_SEEN = re.compile(r"`#(\w+)`, \*\*(.+?)\*\* (rises|says)(?: `(.+)`)?")
 _LABEL = re.compile(r'(\w+)="([^"]*)"')
 
 
@@ -27,7 +27,7 @@ class Element:
 
     view: str
     name: str
-    verb: Literal["rises", "says", "does not say"]
+    verb: Literal["rises", "says"]
     text: str
 
     @property
