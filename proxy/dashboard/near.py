@@ -61,14 +61,13 @@ async def near(
     policy: FromQuery[str | None] = None,
     limit: Annotated[int, QueryParameter(ge=1, le=_MAX_SHOWN)] = 100,
 ) -> NearPage:
-    """The near misses of a policy among the requests of lately, of all processes. Without `policy`
-    of the first that answers by meaning."""
+    """The near misses of a policy among the requests of lately, of all processes, and behind them
+    those of the request log. Without `policy` of the first that answers by meaning."""
     tiers = {name: one.semantic for name, one in office.config().policies.items() if one.semantic}
     name = policy if policy in tiers else next(iter(tiers), None)
     if name is None:
         return NearPage(policy=None, policies=(), threshold=None, lowest=_LOWEST, misses=())
-    everything = (await office.peers().ask(Recall(limit=MAX_REQUESTS))).requests
-    seen = [one for one in everything if one.policy == name and _is_near(one)][:limit]
+    seen = await _seen(office, name, limit)
     prompts = [await _prompt(office, one.key) for one in seen]
     rules_of = rules_of_tiers(office.config().embedder)
     # Two texts are parsed for each, some of them for the first time.
@@ -81,6 +80,19 @@ async def near(
         lowest=_LOWEST,
         misses=misses,
     )
+
+
+async def _seen(office: Office, policy: str, limit: int) -> list[Seen]:
+    def fits(one: Seen) -> bool:
+        return one.policy == policy and _is_near(one)
+
+    everything = (await office.peers().ask(Recall(limit=MAX_REQUESTS))).requests
+    seen = list(filter(fits, everything))[:limit]
+    if len(seen) < limit:
+        known = {(one.tenant, one.request_id, one.at) for one in seen}
+        logged = await office.records.journal.latest(fits, limit=limit)
+        seen += [one for one in logged if (one.tenant, one.request_id, one.at) not in known]
+    return seen[:limit]
 
 
 def _is_near(seen: Seen) -> bool:

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Callable, Collection
+from itertools import islice
 
 from proxy.journal.erasure import Erasure
 from proxy.journal.files import Files
@@ -10,9 +11,13 @@ from proxy.journal.line import erased, read_line, remembered_of, write_line
 from proxy.observing.lines import Lines
 from proxy.passage import Passage
 from proxy.recollection import Remembered
+from proxy.seen import Seen
 from proxy.settings.record import Record
 
 log = logging.getLogger("rejoinder.record")
+
+_MAX_LINES = 10_000
+"""So far back is looked for what is shown; some tenths of a second."""
 
 
 class NoJournal:
@@ -24,6 +29,10 @@ class NoJournal:
     async def recollect(self, request_id: str, tenant: str | None) -> Remembered | None:
         """Nothing was."""
         return None
+
+    async def latest(self, fits: Callable[[Seen], bool], *, limit: int) -> tuple[Seen, ...]:
+        """None were."""
+        return ()
 
     async def flush(self) -> None:
         """Nothing is pending."""
@@ -67,6 +76,11 @@ class Journal:
         await self.flush()
         return await asyncio.to_thread(self._find, request_id, tenant)
 
+    async def latest(self, fits: Callable[[Seen], bool], *, limit: int) -> tuple[Seen, ...]:
+        """Those that fit, newest first, among the last lines."""
+        await self.flush()
+        return await asyncio.to_thread(self._latest, fits, limit)
+
     async def flush(self) -> None:
         """What was noted is in the file as this returns."""
         await self._lines.flush()
@@ -85,6 +99,10 @@ class Journal:
     def _keys(self, erasure: Erasure) -> frozenset[str]:
         lines = (read_line(text) for text in self._files.lines())
         return frozenset(line.key for line in lines if line is not None and erasure.covers(line))
+
+    def _latest(self, fits: Callable[[Seen], bool], limit: int) -> tuple[Seen, ...]:
+        lines = map(read_line, islice(self._files.lines_backwards(), _MAX_LINES))
+        return tuple(islice((line for line in lines if line is not None and fits(line)), limit))
 
     def _find(self, request_id: str, tenant: str | None) -> Remembered | None:
         wanted = request_id.encode()
