@@ -9,9 +9,9 @@ LEAST_BYTES = 64 * 2**10
 
 
 class Record(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The request log, which `explain`, `analyze`, `warm` and the view of near misses read: one line
-    of JSON for each request to the cached surfaces, never a credential. All workers write to one
-    file."""
+    """The request log, which `explain`, `analyze`, `warm` and the view of near misses read: one
+    line of JSON for each request to the cached surfaces, never a credential. All workers write to
+    one file."""
 
     path: str
     """The file; a relative path counts from the current folder. The older half has `.1` at its
