@@ -20,7 +20,8 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """Also the words of requests, and of the stored questions that were near: with whatever secrets
     or personal data they hold. Without them, requests can be counted and not replayed."""
     max: Bytes = default(Bytes(2**30))
-    """What both files together may take; the oldest lines go first."""
+    """What both files together may take; the oldest lines go first. An erasure loses no other
+    lines: until the next turn the two may take half as much again."""
 
     def __post_init__(self) -> None:
         if not self.path:
