@@ -56,6 +56,10 @@ class Grant:
     def charge(self, tokens: int) -> None:
         """What an upstream counted; the first time it takes the place of what was reserved."""
 
+    def uncounted(self, body: bytes, num_events: int) -> None:
+        """An answer was made, or a part of one, that no upstream counted: of a stream an event is
+        about a token. What was reserved stands where it is more."""
+
     def release(self) -> None:
         """No tokens were made: what was reserved is free again, unless it was charged."""
 

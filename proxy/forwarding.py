@@ -165,9 +165,11 @@ class Forwarder:
         # The first event has come, or been waited for in vain (`proxy.upstreams.opening`).
         flight.begin(head)
         last: list[Frame] = []
+        num_events = 0
         try:
             async for piece in body:
                 frames = recorder.feed(piece)
+                num_events += len(frames)
                 if recorder.done:
                     # Held back until the entry is kept: who has the whole answer finds it in the
                     # cache.
@@ -177,6 +179,9 @@ class Forwarder:
         except UpstreamError:
             if not recorder.told_error:  # else the server has hung up after telling why
                 raise
+        finally:
+            if recorder.usage is None:
+                question.call.grant.uncounted(question.call.body, num_events)
         last += recorder.end()
         recording = recorder.finish()
         ending = await self._concluded(question, found, response, recording)

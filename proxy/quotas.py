@@ -1,9 +1,10 @@
 """What each tenant may still ask for, and what is said of it in OpenAI's headers.
 
 Every request counts. Tokens count where an upstream makes them: before it is asked, a guess must
-fit; after it has answered, its own count takes the guess's place. What the cache answers costs no
-tokens, nor does an answer that another request was already waiting for, nor one that an upstream
-refused.
+fit; after it has answered, its own count takes the guess's place. Of a stream that ends without a
+count, for its reader has left perhaps, each event is taken for a token. What the cache answers
+costs no tokens, nor does an answer that another request was already waiting for, nor one that an
+upstream refused.
 """
 
 import math
@@ -78,6 +79,11 @@ class TenantGrant(Grant):
         if limit is not None:
             self._correct(tokens - (self._reserved or 0), limit)
             self._reserved = 0
+
+    def uncounted(self, body: bytes, num_events: int) -> None:
+        tokens = guess_tokens(body, {}) + num_events
+        if self._reserved is not None and tokens > self._reserved:
+            self.charge(tokens)
 
     def release(self) -> None:
         limit = self._quota.tokens_per_minute

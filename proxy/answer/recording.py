@@ -92,6 +92,11 @@ class StreamRecorder:
         """Nothing has come yet that forbids to keep the answer."""
         return not self._failure
 
+    @property
+    def usage(self) -> Usage | None:
+        """What the upstream has counted so far; servers that count along send growing numbers."""
+        return self._grammar.usage
+
     def feed(self, data: bytes) -> list[Frame]:
         """Frames that became whole with `data`; whatever follows the terminal event is dropped."""
         frames: list[Frame] = []

@@ -135,6 +135,35 @@ async def test_what_is_not_kept_costs_what_the_upstream_counted(
     assert {one["not_kept"] for one in seen} == {told}, "why, where it was to be kept"
 
 
+async def test_a_stream_whose_reader_leaves_costs_what_came_of_it(tmp_path):
+    async def answer(request, writer) -> None:
+        if not wants_stream(request):
+            writer.write(plain(completion()))
+            return
+        writer.write(BEGIN + b"".join(chunk({"content": "word "}) for _ in range(60)))
+        await asyncio.Event().wait()
+
+    async with (
+        serving(answer) as upstream,
+        running(config_of(upstream.url, each="tokens_per_minute: 1000"), tmp_path) as p,
+    ):
+        async with p.openai("sk-acme") as client:
+            message = {"role": "user", "content": "one"}
+            stream = await client.chat.completions.create(
+                model="test-1", messages=[message], stream=True
+            )
+            seen = [await anext(stream) for _ in range(61)]
+            await stream.close()
+        while p.proxy.in_flight():
+            await asyncio.sleep(0.01)
+        after = await p.ask("two", key="sk-acme")
+    assert len(seen) == 61
+    spent = 1000 - int(after.headers["x-ratelimit-remaining-tokens"])
+    assert 60 + 8 <= spent <= 61 + 40 + 8, (
+        "60 words, the guess of the prompt, and the 8 of the other"
+    )
+
+
 async def test_who_has_no_tokens_left_still_gets_what_is_stored(tmp_path):
     async def costly(request, writer) -> None:
         writer.write(plain(completion().replace(b'"total_tokens": 8', b'"total_tokens": 8000')
