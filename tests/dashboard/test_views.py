@@ -206,7 +206,7 @@ async def test_the_slider_shows_which_near_misses_another_threshold_would_serve(
     misses = (await dashboard.api("/dashboard/near"))["misses"]
     close = next(one for one in misses if one["prompt"] == CLOSE[1])
     assert close["near_prompt"] == CLOSE[0]
-    assert close["served_up_to"] == 0.98
+    assert close["served_up_to"] == 0.985
     async with dashboard.page("near") as page:
         asked = await cells(page, "Asked")
         assert CLOSE[1] in asked

@@ -127,8 +127,8 @@ async def test_a_dead_server_costs_no_error_and_is_shown_as_left_alone(tmp_path)
     assert 'rejoinder_upstream_attempts_total{result="answered",upstream="u"} 12.0' in shown
     assert 'rejoinder_upstream_attempts_total{result="unreachable",upstream="u"} 3.0' in shown
     assert f'rejoinder_upstream_left_alone{{server="{host}/v1",upstream="u"}} 1.0' in shown
-    by_server = {one["server"]: one["left_alone"] for one in stats["upstreams"]}
-    assert by_server == {f"{host}/v1": True, f"{live.url.removeprefix('http://')}/v1": False}
+    by_server = {one["server"]: one["left_alone_by"] for one in stats["upstreams"]}
+    assert by_server == {f"{host}/v1": 1, f"{live.url.removeprefix('http://')}/v1": 0}
 
 
 # Attempts
