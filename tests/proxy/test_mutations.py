@@ -117,7 +117,7 @@ def a_rescue_from_before(patch):
 def semantic_hits_that_are_not_looked_up(patch):
     """The index's word is taken for it that an entry is still there."""
 
-    async def careless(self, question, candidate):
+    async def careless(self, question, candidate, _sought):
         entry = self.semantic.entries[candidate.key]
         return SemanticHit(entry=entry, age_s=0, ttl_s=1, similarity=candidate.similarity)
 
