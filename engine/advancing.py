@@ -26,7 +26,7 @@ def advance(sequence: Sequence, pick: Pick | None, *, end_ids: Set[int]) -> list
     except GrammarFault as error:
         message = f"The answer's grammar gave out: {error}"
         return _failed(sequence, message, code="grammar_fault")
-    except Exception:
+    except Exception:  # one request must not end those of everybody else
         log.exception("request %d cannot go on", sequence.request_id)
         return _failed(sequence, _STUCK, code="engine_fault")
 

@@ -56,7 +56,7 @@ class Sampler:
             plain = _is_likeliest(sequence)
             token_id = likeliest if plain else self._drawn(row, sequence)
             return Pick(token_id=token_id, choice=self._choice(row, token_id, sequence))
-        except Exception:
+        except Exception:  # one request must not end those of everybody else
             log.exception("no token for request %d", sequence.request_id)
             return None
 

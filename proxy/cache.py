@@ -153,8 +153,7 @@ class Cache:
     async def _by_meaning(self, question: Question, exact: Found) -> Found:
         try:
             return await self._meant(question, exact)
-        except Exception:
-            # The border: whatever fails behind it is a miss, and never an error of the request.
+        except Exception:  # a fault behind this border is a miss
             self._metrics.faults.labels("semantic").inc()
             log.exception("search by meaning failed, the request goes on without it")
             return _with_reasons(exact, "semantic_fault")

@@ -216,8 +216,8 @@ class Metrics:
         if self._folder is None:
             return self.requests.collect()
         # The library has no types here.
-        collector = MultiProcessCollector(None, path=self._folder)  # type: ignore[no-untyped-call]  # theirs
-        shared: Iterable[Metric] = collector.collect()  # type: ignore[no-untyped-call]  # theirs
+        collector = MultiProcessCollector(None, path=self._folder)  # type: ignore[no-untyped-call]  # the library left it untyped
+        shared: Iterable[Metric] = collector.collect()  # type: ignore[no-untyped-call]  # the library left it untyped
         return shared
 
 

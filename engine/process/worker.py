@@ -65,7 +65,7 @@ class Worker:
             log.error("model unusable: %s", error)
             self._send([Unusable(message=str(error))])
             return
-        except Exception as error:
+        except Exception as error:  # loaders raise anything; the parent must hear why
             log.exception("model unusable")
             message = f"the model cannot be loaded: {error!r}"
             self._send([Unusable(message=message, passing=is_shortage(error))])
@@ -106,7 +106,7 @@ class Worker:
             self._read()
         except ConnectionError:
             pass  # a parent that was killed with something unread
-        except Exception:
+        except Exception:  # whatever it was, the worker ends and says so
             log.exception("what came from the parent cannot be understood")
         finally:
             os._exit(0)

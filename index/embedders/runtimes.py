@@ -151,7 +151,7 @@ def _faults_of(what: str) -> Iterator[None]:
     raise bare exceptions, errors of Python's own, and classes made in C++ that share no base."""
     try:
         yield
-    except Exception as fault:
+    except Exception as fault:  # they share no narrower base, see above
         raise EmbedderFault(f"{what}: {fault}") from fault
 
 

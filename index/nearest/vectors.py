@@ -130,8 +130,8 @@ class GraphVectors:
     def clone(self) -> "GraphVectors":
         """One that may grow while this one answers: a copy of its memory, not of its making."""
         cloned = copy.copy(self)
-        cloned._index = faiss.clone_index(self._index)  # type: ignore[assignment]  # keeps its type
-        cloned._graph = faiss.downcast_index(  # type: ignore[assignment]  # likewise
+        cloned._index = faiss.clone_index(self._index)  # type: ignore[assignment]  # its stub forgets the type
+        cloned._graph = faiss.downcast_index(  # type: ignore[assignment]  # its stub forgets the type
             cloned._index.index
         )
         return cloned

@@ -45,7 +45,7 @@ class Address(msgspec.Struct, frozen=True, kw_only=True):
 def parse_address(url: str) -> Address:
     """From `redis://`, `rediss://` (TLS) or `unix://`. StoreUnusable, without the password."""
     try:
-        parts: dict[str, Any] = parse_url(url)  # type: ignore[no-untyped-call]  # theirs
+        parts: dict[str, Any] = parse_url(url)  # type: ignore[no-untyped-call]  # the library left it untyped
         scheme = urlsplit(url).scheme
     except ValueError as error:
         raise StoreUnusable(f"not the URL of a Redis: {error}") from error

@@ -102,7 +102,7 @@ async def audited(
     """Do it, and write down that it was done, or that it failed."""
     try:
         result = await doing
-    except Exception as error:
+    except Exception as error:  # every failure is written down, then raised on
         said = {"error": error.message if isinstance(error, ClientError) else str(error)}
         await deeds.write(_deed(deeds.who(request), what, asked, said, ok=False))
         raise

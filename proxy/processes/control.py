@@ -215,8 +215,7 @@ class Channel:
     async def _answer(self, number: int, question: Question) -> None:
         try:
             answer = await self._reply(question)
-        except Exception as error:
-            # Whatever it is: who asked must not wait for ever.
+        except Exception as error:  # the asker must hear that there is no answer
             log.exception("%s cannot be answered", type(question).__name__)
             answer = Failed(problem=f"{type(error).__name__}: {error}")
         self._write(Message(number=number, answer=answer))

@@ -92,7 +92,7 @@ class Place:
             await self._live()
         except ConfigError as error:
             return error
-        except Exception as error:
+        except Exception as error:  # a worker that cannot start must not end the others
             # As where the machine has no memory or no descriptor left: it may have some later.
             log.exception("worker %d cannot be run", self._index)
             return ConfigError([f"worker {self._index}: {error}"])

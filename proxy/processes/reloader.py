@@ -102,8 +102,7 @@ class Reloader:
             ignored = await self._apply(self._seen, loaded)
         except ConfigError as error:
             return ReloadReport(at=self._clock(), ok=False, problems=tuple(error.problems))
-        except Exception as error:
-            # Whatever it is, the next change of the file has to be followed, too.
+        except Exception as error:  # what a reload meets must not end the watching
             log.exception("a reload failed")
             problem = f"it failed: {type(error).__name__}: {error}"
             return ReloadReport(at=self._clock(), ok=False, problems=(problem,))
