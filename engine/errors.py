@@ -4,7 +4,8 @@ EngineError
 ├── ModelUnusable     the model cannot be found, read or run; trying again does not help
 ├── RequestRefused    the request can never be served; carries what OpenAI's error shape needs
 ├── GrammarFault      the grammar of a choice gave out while it was being written
-└── EngineDown        the process is not there: it died, was closed, or never became ready
+└── EngineDown        the process is not there: it was closed, or never started
+    ├── EngineLate    it did not become ready in time; it goes on trying
     └── EngineDied    it died while this request was in flight
 """
 
@@ -33,6 +34,10 @@ class GrammarFault(EngineError):
 
 class EngineDown(EngineError):
     """Nothing was sent to the engine; another try later may succeed."""
+
+
+class EngineLate(EngineDown):
+    """It still loads, or does not come up again and again."""
 
 
 class EngineDied(EngineDown):

@@ -11,7 +11,7 @@ RejoinderError
     ├── UpstreamTimeout        a phase took too long: connect, first_byte, idle or total
     ├── UpstreamRedirect       it sends elsewhere, where nobody follows
     └── UpstreamBroken         the connection failed in the middle, or the stream ended too early
-        └── UpstreamRestarting     the engine died with the request, and will be back by itself
+        └── UpstreamRestarting     the engine died with the request or is late, and will be back
 """
 
 import msgspec
@@ -110,7 +110,14 @@ class UpstreamBroken(UpstreamError):
 
 
 class UpstreamRestarting(UpstreamBroken):
-    """The engine's process died; it is started again, so the client may ask again."""
+    """The engine's process died; it is started again, so the client may ask again. `late`: it was
+    waited for as long as a request waits."""
+
+    def __init__(
+        self, message: str, *, upstream: str, before_first_byte: bool, late: bool = False
+    ) -> None:
+        super().__init__(message, upstream=upstream, before_first_byte=before_first_byte)
+        self.late = late
 
 
 class ErrorDetail(msgspec.Struct, frozen=True, kw_only=True):

@@ -11,7 +11,7 @@ from typing import TypeVar, assert_never
 import msgspec
 
 from engine.config import EngineConfig
-from engine.errors import EngineDied, EngineDown, ModelUnusable
+from engine.errors import EngineDied, EngineDown, EngineLate, ModelUnusable
 from engine.process.attached import Attached
 from engine.process.generation import Generation
 from engine.process.protocol import (
@@ -97,8 +97,8 @@ class EngineClient:
         return None if self._worker is None else self._worker.pid
 
     async def ready(self, *, timeout_s: float) -> Ready:
-        """Waits while the model loads. Raises ModelUnusable, or EngineDown when it takes too long,
-        was closed or never started."""
+        """Waits while the model loads. Raises ModelUnusable, EngineLate when it takes too long, or
+        EngineDown when it was closed or never started."""
         try:
             async with asyncio.timeout(timeout_s):
                 while self._ready is None:
@@ -108,7 +108,7 @@ class EngineClient:
                         raise ModelUnusable(self._trouble)
                     await self._changed.wait()
         except TimeoutError as error:
-            raise EngineDown(f"the engine is not ready: {self._trouble}") from error
+            raise EngineLate(f"the engine is not ready: {self._trouble}") from error
         return self._ready
 
     async def down(self) -> None:

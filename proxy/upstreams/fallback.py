@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 import msgspec
 
-from proxy.errors import UpstreamBusy, UpstreamError, UpstreamTimeout
+from proxy.errors import UpstreamBusy, UpstreamError, UpstreamRestarting, UpstreamTimeout
 from proxy.upstreams.attempt import Attempt, Count, Journal, attempt
 from proxy.upstreams.base import Upstream, UpstreamRequest, UpstreamResponse
 from proxy.upstreams.budget import RetryBudget
@@ -127,8 +127,9 @@ class _Result(msgspec.Struct, frozen=True, kw_only=True):
         which would be the same with all."""
         if self.response is not None:
             return not self.is_final
+        is_late = isinstance(self.error, UpstreamRestarting) and self.error.late
         has_waited = isinstance(self.error, UpstreamTimeout) and self.error.phase != "connect"
-        return not has_waited and not isinstance(self.error, UpstreamBusy)
+        return not (has_waited or is_late) and not isinstance(self.error, UpstreamBusy)
 
     @property
     def repeat_after_s(self) -> float | None:

@@ -8,11 +8,10 @@ import asyncio
 import functools
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
-from typing import Any
 
 import msgspec
 
-from engine.errors import EngineDown, ModelUnusable, RequestRefused
+from engine.errors import EngineDown, EngineLate, ModelUnusable, RequestRefused
 from engine.process.client import EngineClient
 from engine.process.generation import Generation
 from engine.process.protocol import Outline, Profile, Sharing
@@ -35,6 +34,7 @@ from proxy.upstreams.base import (
     UpstreamRequest,
     UpstreamResponse,
 )
+from proxy.upstreams.body import Body, Buffered
 from proxy.upstreams.local_ask import chat_request, completion_requests, response_request
 from proxy.upstreams.local_calls import Reader, reader
 from proxy.upstreams.local_chat import ChatForm
@@ -69,8 +69,8 @@ class LocalUpstream:
     ) -> None:
         """`on_progress` gets lines such as `loading smollm2-135m-instruct 25%`. `shared`: the
         socket of an engine that the parent of several workers runs; `look`: at the store. While
-        the model loads, `send` waits up to `first_byte_s`. Raises ConfigError when there is no such
-        model.
+        the engine is away, `send` waits up to `first_byte_s`. Raises ConfigError when there is no
+        such model.
         """
         try:
             self._weights = locate(engine.model)
@@ -166,13 +166,13 @@ class LocalUpstream:
             generation, prompt_tokens = await self._admitted(ask, sharing)
             if ask.stream:
                 events = self._guarded(streamed(ask, generation, prompt_tokens), ask)
-                return self._response(200, _STREAM, _Body(events, generation))
+                return self._response(200, _STREAM, _Writing(events, generation))
             async with generation:
                 pieces = self._guarded(plain(ask, generation, prompt_tokens), ask)
                 body = b"".join([piece async for piece in pieces])
         except ClientError as error:
-            return self._response(error.status, _JSON, _once(told(error)))
-        return self._response(200, _JSON, _once(body))
+            return self._response(error.status, _JSON, Buffered(told(error)))
+        return self._response(200, _JSON, Buffered(body))
 
     def _ask(self, method: str, path: str, body: bytes) -> Ask:
         """Raises ClientError."""
@@ -230,14 +230,17 @@ class LocalUpstream:
 
     async def _admitted(self, ask: Ask, sharing: Sharing) -> tuple[Generation, int]:
         """Begun, and the tokens of its prompts. Raises UpstreamError, ClientError."""
+        until_s = time.monotonic() + self._first_byte_s
         try:
-            return await self._begun(ask, sharing)
-        except UpstreamRestarting:
+            return await self._begun(ask, sharing, until_s=until_s)
+        except UpstreamRestarting as error:
+            if error.late:
+                raise
             # Once more when it is back, and no oftener: the request may be what ends it.
-            return await self._begun(ask, sharing)
+            return await self._begun(ask, sharing, until_s=until_s)
 
-    async def _begun(self, ask: Ask, sharing: Sharing) -> tuple[Generation, int]:
-        generation = await self._sent(ask, sharing)
+    async def _begun(self, ask: Ask, sharing: Sharing, *, until_s: float) -> tuple[Generation, int]:
+        generation = await self._sent(ask, sharing, timeout_s=until_s - time.monotonic())
         try:
             return generation, await generation.started()
         except RequestRefused as error:
@@ -245,13 +248,15 @@ class LocalUpstream:
         except EngineDown as error:
             raise self._restarting(error, before_first_byte=True) from error
 
-    async def _sent(self, ask: Ask, sharing: Sharing) -> Generation:
-        """Waits for the model. Raises UpstreamUnreachable."""
+    async def _sent(self, ask: Ask, sharing: Sharing, *, timeout_s: float) -> Generation:
+        """Waits for the model. Raises UpstreamRestarting, UpstreamUnreachable."""
         try:
-            ready = await self._client.ready(timeout_s=self._first_byte_s)
+            ready = await self._client.ready(timeout_s=timeout_s)
             self._tool_format = ready.tool_format
             requests = (msgspec.structs.replace(one, sharing=sharing) for one in ask.requests)
             return self._client.generate(*requests)
+        except EngineLate as error:
+            raise self._restarting(error, before_first_byte=True) from error
         except (EngineDown, ModelUnusable) as error:
             raise UpstreamUnreachable(str(error), upstream=self.name) from error
 
@@ -279,8 +284,12 @@ class LocalUpstream:
             raise self._restarting(error, before_first_byte=before_first_byte) from error
 
     def _restarting(self, error: EngineDown, *, before_first_byte: bool) -> UpstreamRestarting:
-        text = str(error)
-        return UpstreamRestarting(text, upstream=self.name, before_first_byte=before_first_byte)
+        return UpstreamRestarting(
+            str(error),
+            upstream=self.name,
+            before_first_byte=before_first_byte,
+            late=isinstance(error, EngineLate),
+        )
 
     def _response(
         self,
@@ -291,19 +300,15 @@ class LocalUpstream:
         return UpstreamResponse(upstream=self.name, status=status, headers=headers, body=body)
 
 
-class _Body(AsyncGenerator[bytes, None]):
-    """A stream that gives its generation back even when nobody ever read from it, which a bare
-    async generator does not notice."""
+class _Writing(Body):
+    """A stream that is being written; it owns the generation."""
 
     def __init__(self, pieces: AsyncGenerator[bytes, None], generation: Generation) -> None:
         self._pieces = pieces
         self._generation = generation
 
-    async def asend(self, value: None) -> bytes:
-        return await self._pieces.asend(value)
-
-    async def athrow(self, *exception: Any) -> bytes:
-        return await self._pieces.athrow(*exception)
+    async def __anext__(self) -> bytes:
+        return await anext(self._pieces)
 
     async def aclose(self) -> None:
         try:
@@ -331,10 +336,6 @@ def _in_quarters(say: Callable[[float], None]) -> Callable[[float], None]:
             say(quarter)
 
     return hear
-
-
-async def _once(body: bytes) -> AsyncGenerator[bytes, None]:
-    yield body
 
 
 async def _whole(body: bytes | AsyncIterator[bytes]) -> bytes:

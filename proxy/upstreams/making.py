@@ -25,7 +25,14 @@ def make_upstream(
         # Imported where it is needed, so that a proxy without an engine stays light.
         from proxy.upstreams.local import LocalUpstream
 
-        return LocalUpstream(name, config.engine, on_progress=say, shared=engine, look=look)
+        return LocalUpstream(
+            name,
+            config.engine,
+            on_progress=say,
+            first_byte_s=config.timeout.first_byte,
+            shared=engine,
+            look=look,
+        )
     return RemoteUpstream(name, config)
 
 

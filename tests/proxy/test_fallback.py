@@ -9,6 +9,7 @@ from proxy.errors import (
     UpstreamBroken,
     UpstreamBusy,
     UpstreamError,
+    UpstreamRestarting,
     UpstreamTimeout,
     UpstreamUnreachable,
 )
@@ -257,6 +258,17 @@ async def test_a_long_wait_is_not_repeated(harness: Harness, phase: str) -> None
     with pytest.raises(UpstreamTimeout):
         await harness.send(upstream)
     assert upstream.num_sent == 1
+
+
+async def test_an_engine_that_was_waited_for_in_vain_gives_way_to_the_next_upstream(
+    harness: Harness,
+) -> None:
+    late = UpstreamRestarting("late", upstream="a", before_first_byte=True, late=True)
+    upstream = Scripted("a", late)
+    assert (await harness.send(upstream, Scripted("b", 200))).upstream == "b"
+    with pytest.raises(UpstreamRestarting):
+        await harness.send(upstream)
+    assert upstream.num_sent == 2, "once each"
 
 
 async def test_a_wait_that_the_upstream_asks_for_is_kept(harness: Harness) -> None:

@@ -354,14 +354,15 @@ async def test_an_engine_that_does_not_run_cannot_be_reached() -> None:
         await upstream.send(_request(CAPITAL))
 
 
-async def test_a_model_that_loads_for_too_long_cannot_be_reached() -> None:
+async def test_a_model_that_loads_for_too_long_may_be_asked_again_later() -> None:
     lines: list[str] = []
     upstream = LocalUpstream("local", ENGINE, first_byte_s=0.01, on_progress=lines.append)
     starting = asyncio.create_task(upstream.start())
     while await upstream.state() == "not started":
         await asyncio.sleep(0)
-    with pytest.raises(UpstreamUnreachable, match="loading"):
+    with pytest.raises(UpstreamRestarting, match="loading") as caught:
         await upstream.send(_request(CAPITAL))
+    assert caught.value.late
     await upstream.close()
     with pytest.raises(UpstreamUnreachable, match="closed"):
         await starting

@@ -1,9 +1,16 @@
 """An engine that fails on the way: a grammar that gives out, a request that it dies over."""
 
+import errno
 import json
+import os
+import signal
+import subprocess
+from pathlib import Path
 
 import msgspec
 import pytest
+from running import running
+from tinymodel import write_tiny
 
 from engine.errors import EngineDied
 from engine.process.generation import Generation
@@ -28,6 +35,18 @@ FORMATS = {
     },
     "/responses": {"input": "x", "text": {"format": {"type": "json_object"}}},
 }
+CONFIG = """
+listen: 127.0.0.1:0
+admin: {{listen: "127.0.0.1:0"}}
+upstreams:
+  local:
+    engine: {{model: "{model}", threads: 1, kv_cache: {{memory: 1MiB}}}}
+    timeout: {{first_byte: 500ms}}
+policies:
+  standard: {{ttl: 1h}}
+routes:
+  - {{to: local, cache: standard, retries: 5}}
+"""
 PARAMS = {"/chat/completions": "response_format", "/responses": "text.format"}
 
 
@@ -37,7 +56,7 @@ class GivingOut(LocalUpstream):
     said: tuple[Delta, ...] = ()
     fault = FAULT
 
-    async def _sent(self, ask: Ask, sharing: Sharing) -> Generation:
+    async def _sent(self, ask: Ask, sharing: Sharing, *, timeout_s: float) -> Generation:
         generation = Generation({1: ask.num_choices}, on_close=lambda: None)
         for event in (Started(request_id=1, prompt_tokens=3), *self.said, self.fault):
             generation.feed(event)
@@ -49,7 +68,7 @@ class Dying(LocalUpstream):
 
     num_sent = 0
 
-    async def _sent(self, ask: Ask, sharing: Sharing) -> Generation:
+    async def _sent(self, ask: Ask, sharing: Sharing, *, timeout_s: float) -> Generation:
         self.num_sent += 1
         generation = Generation({1: 1}, on_close=lambda: None)
         generation.fail(EngineDied("the engine process ended in the middle of the request"))
@@ -113,3 +132,26 @@ async def test_a_death_that_met_many_requests_does_not_hold_back_those_who_ask_a
         with pytest.raises(UpstreamRestarting):
             await attempt(pool, _request("/responses", stream=False), Journal(lambda _, __: None))
     assert not pool.members[0].breaker.is_open
+
+
+async def test_an_engine_that_does_not_come_up_again_is_waited_for_once_and_no_longer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = write_tiny(tmp_path / "tiny.gguf").path
+    async with running(CONFIG.format(model=model), tmp_path) as proxy:
+        kept = await proxy.ask("Kept.", max_tokens=1)
+        assert kept.status_code == 200, kept.text
+        client = proxy.proxy._site.upstreams["local"]._client
+
+        def no_process(*_: object, **__: object) -> None:
+            raise BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable")
+
+        monkeypatch.setattr(subprocess, "Popen", no_process)
+        os.kill(client.worker_pid, signal.SIGKILL)
+        await client.down()
+        failed = await proxy.ask("New.", max_tokens=1)
+        assert (failed.status_code, failed.json()["error"]["code"]) == (503, "engine_restarting")
+        assert (failed.headers["retry-after"], failed.headers["x-should-retry"]) == ("1", "true")
+        shown = (await proxy.http.get(f"{proxy.admin_url}/metrics")).text
+        assert 'upstream_attempts_total{result="broken",upstream="local"} 1.0' in shown
+        assert (await proxy.ask("Kept.", max_tokens=1)).text == kept.text
