@@ -12,7 +12,7 @@ import pytest
 import pytest_asyncio
 
 from proxy.call import Surface
-from proxy.errors import ConfigError, UpstreamBroken, UpstreamUnreachable
+from proxy.errors import ConfigError, UpstreamBroken, UpstreamRestarting, UpstreamUnreachable
 from proxy.settings import engine as config
 from proxy.upstreams.base import UpstreamRequest, UpstreamResponse
 from proxy.upstreams.local import LocalUpstream
