@@ -17,6 +17,8 @@ from engine.kv.pool import LayerPages
 # numba has no fp16 on CPUs: a table of all of them.
 _HALVES = np.arange(1 << 16, dtype=np.uint16).view(np.float16).astype(np.float32)
 _NO_WINDOW = 2**62
+_SIGN, _NUMBER = np.uint16(0x8000), np.uint16(0x7FFF)
+"""Parts of an fp16 number."""
 _B8, _B16, _B24 = np.int32(8), np.int32(16), np.int32(24)
 
 Array = np.ndarray[Any, Any]
@@ -37,8 +39,11 @@ class NumbaAttention:
         scaled = queries.contiguous() / math.sqrt(queries.shape[-1])
         grouped = scaled.view(len(queries), pages.layout.num_kv_heads, -1, queries.shape[-1])
         result = torch.empty(grouped.shape)
+        no_offset = torch.zeros(pages.layout.num_kv_heads, queries.shape[-1])
+        first_offset = no_offset if pages.first_offset is None else pages.first_offset
         _attend(
             grouped.numpy(),
+            torch.einsum("thgd,hd->thg", grouped, first_offset).contiguous().numpy(),
             _fours(pages.keys.part),
             _fours(pages.values.part),
             pages.layout.page_bytes // LANE_CODES,
@@ -94,14 +99,13 @@ def _score(queries: Array, keys: Array, used: int, scores: Array) -> None:
 
 
 @_jit
-def _soften(
-    scores: Array, key_scales: Array, value_scales: Array, state: Array, sums: Array
-) -> None:
+def _soften(scores: Array, scales: Array, lacking: float, state: Array, sums: Array) -> None:
     """One head's `scores` of used tokens become weights, value scales included; `state` is the
-    largest score so far and the sum of weights, which with `sums` shrinks to a larger one."""
+    largest score so far and the sum of weights, which with `sums` shrinks to a larger one. The rows
+    of `scales`: of keys, of values, and 1 for keys whose score is `lacking` that much."""
     newer = state[0]
     for token in range(len(scores)):
-        scores[token] *= key_scales[token]
+        scores[token] = scores[token] * scales[0, token] + scales[2, token] * lacking
         newer = max(newer, scores[token])
     kept = np.exp(state[0] - newer)
     state[0] = newer
@@ -110,12 +114,13 @@ def _soften(
     for token in range(len(scores)):
         weight = np.exp(scores[token] - newer)
         state[1] += weight
-        scores[token] = weight * value_scales[token]
+        scores[token] = weight * scales[1, token]
 
 
 @_jit
 def _attend_page(
     queries: Array,
+    lacking: Array,
     keys: Array,
     values: Array,
     scales: Array,
@@ -125,15 +130,15 @@ def _attend_page(
     state: Array,
     sums: Array,
 ) -> None:
-    """The page's tokens from `unseen` to before `used` are seen. `scales` [2, page_tokens] of keys
-    and values; `state` [group, 2] and `sums` [group, head_dim] run on from page to page."""
+    """The page's tokens from `unseen` to before `used` are seen. `scales` [3, page_tokens] as in
+    `_soften`; `state` [group, 2] and `sums` [group, head_dim] run on from page to page."""
     group, head_dim = queries.shape
     _score(queries, keys, used, scores)
     for g in range(group):
         scores[g, :unseen] = 0.0
         scores[g, used:] = 0.0
         seen = scores[g, unseen:used]
-        _soften(seen, scales[0, unseen:], scales[1, unseen:], state[g], sums[g])
+        _soften(seen, scales[:, unseen:], lacking[g], state[g], sums[g])
     for four in range(unseen // LANE_CODES, (used + LANE_CODES - 1) // LANE_CODES):
         codes = values[four * head_dim : (four + 1) * head_dim]
         for g in range(group):
@@ -144,6 +149,7 @@ def _attend_page(
 @_jit
 def _attend_token(
     queries: Array,
+    lacking: Array,
     keys: Array,
     values: Array,
     page_fours: int,
@@ -156,12 +162,12 @@ def _attend_token(
     result: Array,
 ) -> None:
     """`queries` and `result` [num_kv_heads, group, head_dim] of one token, which sees those from
-    `first_kv` to before `num_kv`."""
+    `first_kv` to before `num_kv`. `lacking` [num_kv_heads, group]: of the score of a first key."""
     num_kv_heads, group, head_dim = queries.shape
     page_tokens = key_scales.shape[2]
     head_fours = page_tokens * head_dim // LANE_CODES
     scores = np.empty((group, page_tokens), dtype=np.float32)
-    scales = np.empty((2, page_tokens), dtype=np.float32)
+    scales = np.empty((3, page_tokens), dtype=np.float32)
     state = np.empty((group, 2), dtype=np.float32)
     for head in range(num_kv_heads):
         state[:, 0], state[:, 1] = -np.inf, 0.0
@@ -171,10 +177,13 @@ def _attend_token(
             page = page_table[at // page_tokens]
             start = page * page_fours + head * head_fours
             for token in range(page_tokens):
-                scales[0, token] = halves[key_scales[page, head, token]]
+                half = key_scales[page, head, token]
+                scales[0, token] = halves[half & _NUMBER]
+                scales[2, token] = 1.0 if half & _SIGN else 0.0
                 scales[1, token] = halves[value_scales[page, head, token]]
             _attend_page(
                 queries[head],
+                lacking[head],
                 keys[start : start + head_fours],
                 values[start : start + head_fours],
                 scales,
@@ -191,6 +200,7 @@ def _attend_token(
 @_jit
 def _attend(
     queries: Array,
+    lacking: Array,
     keys: Array,
     values: Array,
     page_fours: int,
@@ -203,7 +213,8 @@ def _attend(
     halves: Array,
     result: Array,
 ) -> None:
-    """`queries` and `result` [num_tokens, num_kv_heads, group, head_dim]; `keys` and `values` by
+    """`queries` and `result` [num_tokens, num_kv_heads, group, head_dim], `lacking` [num_tokens,
+    num_kv_heads, group]; `keys` and `values` by
     fours of codes, `page_fours` from page to page; the rest as in `LayerPages` and
     `AttentionSpans`."""
     for seq in range(len(kv_lens)):
@@ -212,6 +223,7 @@ def _attend(
             num_kv = kv_lens[seq] - (end - 1 - row)
             _attend_token(
                 queries[row],
+                lacking[row],
                 keys,
                 values,
                 page_fours,

@@ -81,10 +81,15 @@ def _decode(
 
     folds = pages.layout.num_groups == 1
     grouped = queries.view(num_seqs, num_kv_heads, num_heads // num_kv_heads, head_dim)
-    keys = by_group(pages.keys.take(tables), pages.key_scales)
-    scores = (grouped / math.sqrt(head_dim)) @ keys.mT
-    if pages.key_scales is not None and folds:
-        scores *= of_all(pages.key_scales)[:, :, None]
+    grouped = grouped / math.sqrt(head_dim)
+    key_scales = None if pages.key_scales is None else pages.key_scales.abs()
+    keys = by_group(pages.keys.take(tables), key_scales)
+    scores = grouped @ keys.mT
+    if key_scales is not None and folds:
+        scores *= of_all(key_scales)[:, :, None]
+    if pages.key_scales is not None and pages.first_offset is not None:
+        firsts = of_all(pages.key_scales)[:, :: pages.layout.num_groups, None].signbit()
+        scores += firsts * (grouped @ pages.first_offset[:, :, None])
     weights = scores.masked_fill_(unseen, -math.inf).softmax(dim=-1)
     values = by_group(pages.values.take(tables), pages.value_scales)
     # 0 * NaN is NaN: what lies behind the last token must not be multiplied.
@@ -112,12 +117,22 @@ def _prefill(
     grouped = queries.view(num_queries, num_kv_heads, group, head_dim).permute(1, 2, 0, 3)
     attended = scaled_dot_product_attention(
         grouped.reshape(1, num_kv_heads, group * num_queries, head_dim),
-        in_order(pages.keys, pages.key_scales, table, num_kv)[None],
+        keys_in_order(pages, table, num_kv)[None],
         in_order(pages.values, pages.value_scales, table, num_kv)[None],
         attn_mask=seen.repeat(group, 1),
     )
     by_head = attended.view(num_kv_heads, group, num_queries, head_dim)
     return by_head.permute(2, 0, 1, 3).reshape(num_queries, num_heads, head_dim)
+
+
+def keys_in_order(pages: LayerPages, table: torch.Tensor, num_kv: int) -> torch.Tensor:
+    """As `in_order`; all have the same centre taken off."""
+    if pages.key_scales is None or pages.first_offset is None:
+        return in_order(pages.keys, pages.key_scales, table, num_kv)
+    keys = in_order(pages.keys, pages.key_scales.abs(), table, num_kv)
+    by_head = pages.key_scales.index_select(0, table)[:, :: pages.layout.num_groups]
+    firsts = by_head.transpose(0, 1).flatten(1)[:, :num_kv, None].signbit()
+    return keys + firsts * pages.first_offset[:, None]
 
 
 def in_order(

@@ -20,6 +20,12 @@ class AttentionSpans(msgspec.Struct, frozen=True, kw_only=True):
     kv_lens: torch.Tensor
     query_starts: torch.Tensor
 
+    def begins(self, num_tokens: int) -> torch.Tensor:
+        """bool [num_tokens], of all tokens of the step: the first of their sequences."""
+        begins = self.query_starts.new_zeros(num_tokens, dtype=torch.bool)
+        begins[self.query_starts[:-1]] = self.kv_lens == self.query_starts.diff()
+        return begins
+
     def within(self, window: int | None, *, page_tokens: int) -> "AttentionSpans":
         """The same queries without the pages that none of their sequence sees: attention knows a
         token by its distance only."""

@@ -52,6 +52,7 @@ def attend_pages(
     values: tl.tensor,  # the same; LANES codes a word
     key_scales: tl.tensor,  # fp16 [num_pages, num_kv_heads, PAGE_TOKENS]; unread unless QUANTISED
     value_scales: tl.tensor,
+    first_offset: tl.tensor,  # float32 [num_kv_heads, HEAD_DIM]; unread unless MARKED
     page_tables: tl.tensor,  # int64 [num_seqs, table_stride]
     kv_lens: tl.tensor,  # int64 [num_seqs]
     query_starts: tl.tensor,  # int64 [num_seqs + 1]
@@ -69,6 +70,7 @@ def attend_pages(
     SPLIT_TOKENS: tl.constexpr,
     WINDOW: tl.constexpr,  # 0: none
     QUANTISED: tl.constexpr,
+    MARKED: tl.constexpr,  # negative key scales mark keys to which `first_offset` is to be added
     LANES: tl.constexpr,  # 1 unless QUANTISED
     DOT: tl.constexpr,  # what the tensor cores multiply
     HEAD_DIM: tl.constexpr,
@@ -115,7 +117,9 @@ def attend_pages(
     at = (first_row + row_query) * query_stride + row_head * query_head_stride
     mask = real[:, None] & (dims < HEAD_DIM)[None, :]
     asked = tl.load(queries + at[:, None] + dims[None, :], mask=mask, other=0.0)
-    asked = (asked * scale).to(DOT)
+    asked *= scale
+    lacking = _lacking(asked, first_offset + head * HEAD_DIM, MARKED, HEAD_DIM, DIMS)
+    asked = asked.to(DOT)
 
     table = page_tables + sequence.to(tl.int64) * table_stride
     peak = tl.full((ROWS,), _NOWHERE, tl.float32)
@@ -125,9 +129,10 @@ def attend_pages(
     for stretch in tl.static_range(0 if WINDOW else 1, 3):
         for token in range(bounds[stretch], bounds[stretch + 1], TOKENS):
             peak, total, sums = _absorb(
-                peak, total, sums, asked, positions, token, low, high, head, table,
+                peak, total, sums, asked, lacking, positions, token, low, high, head, table,
                 keys, values, key_scales, value_scales, page_stride, scale_stride,
-                stretch != 1, WINDOW, QUANTISED, LANES, DOT, HEAD_DIM, DIMS, PAGE_TOKENS, TOKENS,
+                stretch != 1, WINDOW, QUANTISED, MARKED, LANES, DOT, HEAD_DIM, DIMS, PAGE_TOKENS,
+                TOKENS,
             )  # fmt: skip
 
     # A row that saw nothing, of an empty sequence, gives zeros.
@@ -142,6 +147,20 @@ def attend_pages(
     mask = real[:, None] & (words < HEAD_DIM // LANES)[None, :]
     for lane in tl.static_range(LANES):
         tl.store(result + at + lane, sums[lane] / divisors[:, None], mask=mask)
+
+
+@jit
+def _lacking(
+    asked: tl.tensor,  # float32 [ROWS, DIMS]
+    offset: tl.tensor,  # float32 [HEAD_DIM]
+    MARKED: tl.constexpr,
+    HEAD_DIM: tl.constexpr,
+    DIMS: tl.constexpr,
+) -> tl.tensor:
+    """float32 [ROWS]: what the scores of marked keys lack."""
+    dims = tl.arange(0, DIMS)
+    inside = dims < HEAD_DIM if MARKED else dims < 0
+    return tl.sum(asked * tl.load(offset + dims, mask=inside, other=0.0)[None, :], 1)
 
 
 @jit
@@ -187,6 +206,7 @@ def _absorb(
     total: tl.tensor,  # float32 [ROWS]: the sum of weights
     sums: tl.tensor,  # LANES of float32 [ROWS, DIMS / LANES]: weighted values
     asked: tl.tensor,  # DOT [ROWS, DIMS]
+    lacking: tl.tensor,  # float32 [ROWS]: of the scores of marked keys
     positions: tl.tensor,  # int32 [ROWS]
     token: tl.tensor,
     low: tl.tensor,
@@ -202,6 +222,7 @@ def _absorb(
     EDGE: tl.constexpr,  # not all of these tokens are seen by all rows
     WINDOW: tl.constexpr,
     QUANTISED: tl.constexpr,
+    MARKED: tl.constexpr,
     LANES: tl.constexpr,
     DOT: tl.constexpr,
     HEAD_DIM: tl.constexpr,
@@ -223,7 +244,10 @@ def _absorb(
     scores = tl.dot(asked, tl.trans(key), input_precision="ieee")
     if QUANTISED:
         key_factors = _read(key_scales + scale_at, inside, EDGE).to(tl.float32)
-        scores *= key_factors[None, :]
+        scores *= tl.abs(key_factors)[None, :]
+        if MARKED:
+            marked = key_factors.to(tl.int32, bitcast=True) < 0  # -0 too
+            scores += tl.where(marked[None, :], lacking[:, None], 0.0)
     if EDGE:
         seen = inside[None, :] & (tokens[None, :] <= positions[:, None])
         if WINDOW:

@@ -44,7 +44,11 @@ class TritonAttention:
 
 
 def write_by_triton(
-    pages: LayerPages, turned_keys: torch.Tensor, values: torch.Tensor, slots: torch.Tensor
+    pages: LayerPages,
+    turned_keys: torch.Tensor,
+    values: torch.Tensor,
+    slots: torch.Tensor,
+    begins: torch.Tensor | None = None,
 ) -> None:
     """A `PageWriter`: bit by bit what `LayerPages.write` leaves; a slot of -1 is skipped."""
     layout = pages.layout
@@ -56,6 +60,8 @@ def write_by_triton(
         _by_head(turned_keys),
         _by_head(values),
         turned_keys if centre is None else centre,
+        turned_keys if pages.first_offset is None else pages.first_offset,
+        slots if begins is None else begins.view(torch.int8),
         slots,
         key_part,
         value_part,
@@ -67,6 +73,7 @@ def write_by_triton(
         key_scales.stride(0),
         QUANTISED=quantised,
         CENTRED=quantised and centre is not None,
+        MARKED=quantised and pages.first_offset is not None and begins is not None,
         HEAD_DIM=layout.head_dim,
         DIMS=triton.next_power_of_2(layout.head_dim),
         PAGE_TOKENS=layout.page_tokens,
@@ -166,6 +173,7 @@ def _launch(
         values.view(torch.int32) if layout.has_scales else values,
         scales,
         pages.value_scales if pages.value_scales is not None else values,
+        queries if pages.first_offset is None else pages.first_offset,
         spans.page_tables,
         spans.kv_lens,
         spans.query_starts,
@@ -183,6 +191,7 @@ def _launch(
         SPLIT_TOKENS=cut.split_tokens if decode else 0,
         WINDOW=pages.window or 0,
         QUANTISED=layout.has_scales,
+        MARKED=pages.first_offset is not None,
         LANES=LANES if layout.has_scales else 1,
         DOT=_multiplied(layout),
         HEAD_DIM=layout.head_dim,

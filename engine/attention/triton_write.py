@@ -16,6 +16,8 @@ def write_pages(
     new_keys: tl.tensor,  # float32 [num_tokens, num_kv_heads, HEAD_DIM]; so are the values
     new_values: tl.tensor,
     centres: tl.tensor,  # float32 [num_kv_heads, HEAD_DIM]; unread unless CENTRED
+    first_offsets: tl.tensor,  # the same, taken off besides; unread unless MARKED
+    begins: tl.tensor,  # int8 [num_tokens]: 1 for the first of a sequence; unread unless MARKED
     slots: tl.tensor,  # int64 [num_tokens]; a negative one writes nothing
     keys: tl.tensor,  # [num_pages, num_kv_heads, PAGE_TOKENS, HEAD_DIM], a page contiguous
     values: tl.tensor,
@@ -27,6 +29,7 @@ def write_pages(
     scale_stride: tl.tensor,
     QUANTISED: tl.constexpr,
     CENTRED: tl.constexpr,
+    MARKED: tl.constexpr,
     HEAD_DIM: tl.constexpr,
     DIMS: tl.constexpr,
     PAGE_TOKENS: tl.constexpr,
@@ -47,8 +50,16 @@ def write_pages(
     value = tl.load(new_values + token * value_stride + offset, mask=inside, other=0.0)
     if CENTRED:
         key -= tl.load(centres + offset, mask=inside, other=0.0)
+    begun = tl.to_tensor(0)
+    if MARKED:
+        begun = tl.load(begins + token).to(tl.int32)
+        key -= tl.load(first_offsets + offset, mask=inside, other=0.0) * begun
     if QUANTISED:
         key, key_scale = _quantise(key)
+        if MARKED:
+            # By its bit: 0 - 0 would have no sign.
+            bits = key_scale.to(tl.int16, bitcast=True) | (begun << 15).to(tl.int16)
+            key_scale = bits.to(tl.float16, bitcast=True)
         value, value_scale = _quantise(value)
         tl.store(key_scales + scale_at, key_scale)
         tl.store(value_scales + scale_at, value_scale)

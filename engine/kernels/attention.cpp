@@ -14,8 +14,8 @@ constexpr int64_t kSplit = 256;    // tokens of one partial result; fixed, so th
 constexpr int64_t kPagesAhead = 2; // of what is fetched meanwhile
 constexpr float kLog2E = 1.4426950408889634f;
 
-// `code_sums` [num_groups]
-void round_query(const float* query, const Pages& pages, Row& row, Factors* factors, int32_t* code_sums) {
+// `code_sums` [num_groups]; `head` of the keys.
+void round_query(const float* query, const Pages& pages, int64_t head, Row& row, Factors* factors, int32_t* code_sums) {
     Floats most = floats(0.0f);
     for (int64_t d = 0; d < pages.head_dim; d += kLanes) most = max(most, abs(load(query + d)));
     const float amax = largest(most);
@@ -29,7 +29,14 @@ void round_query(const float* query, const Pages& pages, Row& row, Factors* fact
         }
         code_sums[group] = total(sum);
     }
-    row.scale = amax / kFactorMax * kLog2E / std::sqrt(static_cast<float>(pages.head_dim));
+    const float scale = kLog2E / std::sqrt(static_cast<float>(pages.head_dim));
+    row.scale = amax / kFactorMax * scale;
+    row.first = 0.0f;
+    if (pages.first_offset == nullptr) return;
+    Floats lacking = floats(0.0f);
+    for (int64_t d = 0; d < pages.head_dim; d += kLanes)
+        lacking = fmadd(load(query + d), load(pages.first_offset + head * pages.head_dim + d), lacking);
+    row.first = total(lacking) * scale;
 }
 
 // Partial result over tokens first … last, all within one split.
@@ -55,16 +62,19 @@ void attend_split(Work& work, const Pages& pages, const int64_t* table, int64_t 
             _mm_prefetch(at_bytes(reinterpret_cast<const char*>(pages.key_scales), offset_ahead + 2 * scale_at), _MM_HINT_T1);
             _mm_prefetch(at_bytes(reinterpret_cast<const char*>(pages.value_scales), offset_ahead + 2 * scale_at), _MM_HINT_T1);
         }
+        const uint16_t* key_scales = at_bytes(static_cast<const uint16_t*>(pages.key_scales), offset) + scale_at;
+        const int64_t num_tiles = std::min<int64_t>(2, (pages.page_tokens - place) / kLanes);
         const Block block{
             pages.keys + offset + within,
             pages.values + offset + within,
-            at_bytes(static_cast<const uint16_t*>(pages.key_scales), offset) + scale_at,
+            key_scales,
             at_bytes(static_cast<const uint16_t*>(pages.value_scales), offset) + scale_at,
             pages.page_tokens,
             ahead ? reinterpret_cast<const char*>(pages.keys + offset_ahead + within) : nullptr,
             ahead ? reinterpret_cast<const char*>(pages.values + offset_ahead + within) : nullptr,
             at,
-            std::min<int64_t>(2, (pages.page_tokens - place) / kLanes),
+            num_tiles,
+            any_signed(key_scales) || (num_tiles > 1 && any_signed(key_scales + kLanes)),
         };
         attend_block(work, block);
         at += block.num_tiles * kLanes;
@@ -129,7 +139,7 @@ struct Step {
     void round(const Task& task, Work& work) const {
         for (int64_t r = 0; r < task.num_rows; ++r) {
             const float* query = queries + token(task, r) * query_stride + query_head(task, r) * pages.head_dim;
-            round_query(query, pages, work.rows[r], work.queries.get() + r * pages.head_dim / 4,
+            round_query(query, pages, task.head, work.rows[r], work.queries.get() + r * pages.head_dim / 4,
                         work.code_sums.get() + r * pages.num_groups);
             work.rows[r].first_kv = first_kv(task, r);
             work.rows[r].num_kv = num_kv(task, r);

@@ -7,7 +7,8 @@ namespace rejoinder {
 
 // One layer's part of all pages; `page_bytes` from one page to the next. Within a page and head:
 // keys [page_tokens / 16][head_dim / 4][16 tokens][4], values [page_tokens / 4][head_dim][4 tokens],
-// fp16 scales [num_groups][page_tokens].
+// fp16 scales [num_groups][page_tokens]. Negative key scales
+// mark the first key of a sequence: `first_offset` is to be added to it.
 struct Pages {
     int8_t* keys;
     int8_t* values;
@@ -20,6 +21,7 @@ struct Pages {
     int64_t num_groups;    // of channels that share a scale; several: a multiple of 16 each, and
                            // values are turned as keys are
     int64_t window;        // tokens that a query sees, itself included; 0: all
+    const float* first_offset;  // [num_kv_heads, head_dim], turned, or null
     int64_t group_dim() const { return head_dim / num_groups; }
 };
 

@@ -64,6 +64,7 @@ class _PagesStruct(ctypes.Structure):
         ("head_dim", _Size),
         ("num_groups", _Size),
         ("window", _Size),
+        ("first_offset", _Pointer),
     )
 
 
@@ -181,10 +182,9 @@ class Kernels:
         assert hidden.is_contiguous()
         assert hidden.dtype == torch.float32, hidden.dtype
         batch = self._batch_struct(rotation, slots, spans)
-        centre = pages.turned_centre
         self._layer(
             ctypes.byref(weights), ctypes.byref(self._pages_of(pages)),
-            None if centre is None else centre.data_ptr(), ctypes.byref(batch),
+            _data_of(pages.turned_centre), ctypes.byref(batch),
             hidden.data_ptr(), _threads(),
         )  # fmt: skip
 
@@ -212,7 +212,7 @@ class Kernels:
                 pages.keys.part.data_ptr(), pages.values.part.data_ptr(),
                 pages.key_scales.data_ptr(), pages.value_scales.data_ptr(),
                 layout.page_bytes, layout.page_tokens, layout.num_kv_heads, layout.head_dim,
-                layout.num_groups, pages.window or 0,
+                layout.num_groups, pages.window or 0, _data_of(pages.first_offset),
             )  # fmt: skip
         return struct
 
@@ -226,6 +226,15 @@ def _spans_struct(spans: AttentionSpans) -> _SpansStruct:
         spans.page_tables.data_ptr(), spans.page_tables.shape[1], spans.kv_lens.data_ptr(),
         spans.query_starts.data_ptr(), len(spans.kv_lens),
     )  # fmt: skip
+
+
+def _data_of(tensor: torch.Tensor | None) -> int | None:
+    """Where it lies; it must live as long."""
+    if tensor is None:
+        return None
+    assert tensor.is_contiguous()
+    assert tensor.dtype == torch.float32
+    return tensor.data_ptr()
 
 
 def _threads() -> int:

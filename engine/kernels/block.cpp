@@ -40,7 +40,8 @@ template <int R>
         }
         each<kLinesAtOnce>([&](auto i) {
             // May be NaN where nobody sees it: lanes do not mix.
-            const Floats scale = load_halves(block.key_scales + group * block.scales_stride + tile(first + i) * kLanes);
+            const Floats scale =
+                abs(load_halves(block.key_scales + group * block.scales_stride + tile(first + i) * kLanes));
             each<R>([&](auto r) {
                 scores[r][first + i] = fmadd(to_floats(sum_of(products[r][i])), scale, scores[r][first + i]);
             });
@@ -77,7 +78,13 @@ void soften(Work& work, int64_t at, const Block& block, const Floats (&dots)[2])
     for (int half = 0; half < 2; ++half) {
         const int64_t start = block.first + half * kLanes;
         seen[half] = lanes_between(row.first_kv - start, half < block.num_tiles ? row.num_kv - start : 0);
-        scores[half] = select(seen[half], dots[half] * floats(row.scale), none);
+        scores[half] = dots[half] * floats(row.scale);
+        if (block.is_marked) {
+            const int64_t tile = std::min<int64_t>(half, block.num_tiles - 1);
+            const Lanes firsts = is_signed(load_halves(block.key_scales + tile * kLanes));
+            scores[half] = select(firsts, scores[half] + floats(row.first), scores[half]);
+        }
+        scores[half] = select(seen[half], scores[half], none);
         most = max(most, scores[half]);
     }
     const float top = std::max(state.top, largest(most));

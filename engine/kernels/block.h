@@ -14,6 +14,7 @@ struct Row {
     float scale;      // of its codes, with 1 / sqrt(head_dim) and the base of exp2 folded in
     int64_t first_kv; // tokens that it sees: from this one on,
     int64_t num_kv;   // before this one
+    float first;      // what the score of a marked key lacks, likewise scaled
 };
 
 // Running softmax of one row: sum of 2^(score - top) and of the values weighted with it.
@@ -55,6 +56,7 @@ struct Block {
     const char* values_ahead;
     int64_t first;           // position of its first token
     int64_t num_tiles;       // 1 or 2
+    bool is_marked;          // the first key of a sequence may be among them
 };
 
 // `parts` and `sums` of all rows take the block in.

@@ -20,6 +20,7 @@ from engine.kernels.build import (
 from engine.kernels.layercheck import layer_error
 from engine.kv.pages import PageLayout
 from engine.kv.pool import PagePool
+from engine.kv.quant import KeyCentres
 from engine.memory import Arena
 from engine.models.linear import Int8Linear, has_few_levels, round_weight
 
@@ -86,13 +87,15 @@ def _attention_error(
     """Largest difference on random keys and values, written by the reference."""
     layout = PageLayout(dtype=dtype, page_tokens=32, num_layers=1, num_kv_heads=2, head_dim=64)
     num_pages = sum(layout.num_pages(num_kv) for num_kv in _KV_LENS)
-    pool = PagePool(layout, num_pages)
+    usual, first = torch.randn(2, 1, 2, 64, generator=generator)
+    pool = PagePool(layout, num_pages, key_centres=KeyCentres(usual=usual, first=first))
     pool.storage.fill_(0x7F)  # NaN as a scale: what is unused must not count
     pages, chunks, next_page = pool.layers[0], [], 0
     for num_kv in _KV_LENS:
         table = range(next_page, next_page + layout.num_pages(num_kv))
         keys, values = torch.randn(2, num_kv, 2, 64, generator=generator)
-        pages.write(keys, values, next_page * 32 + torch.arange(num_kv))
+        slots = next_page * 32 + torch.arange(num_kv)
+        pages.write(keys, values, slots, begins=torch.arange(num_kv) == 0)
         num_queries = min(num_kv, 3)
         chunks.append(
             Chunk(

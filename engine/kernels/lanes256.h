@@ -9,7 +9,7 @@ namespace rejoinder {
 
 struct Floats { __m256 low, high; };
 struct Ints { __m256i low, high; };
-struct Lanes { __m256 low, high; };  // all bits set in the lanes that count
+struct Lanes { __m256 low, high; };  // the sign bit is set in the lanes that count
 
 inline Floats floats(float x) { return {_mm256_set1_ps(x), _mm256_set1_ps(x)}; }
 inline Ints ints(int32_t x) { return {_mm256_set1_epi32(x), _mm256_set1_epi32(x)}; }
@@ -106,6 +106,8 @@ inline Lanes negative(Floats x) {
     const __m256 zero = _mm256_setzero_ps();
     return {_mm256_cmp_ps(x.low, zero, _CMP_LT_OQ), _mm256_cmp_ps(x.high, zero, _CMP_LT_OQ)};
 }
+// Those with the sign bit set, -0 and NaN too.
+inline Lanes is_signed(Floats x) { return {x.low, x.high}; }
 inline Floats select(Lanes lanes, Floats yes, Floats no) {
     return {_mm256_blendv_ps(no.low, yes.low, lanes.low), _mm256_blendv_ps(no.high, yes.high, lanes.high)};
 }

@@ -56,6 +56,10 @@ inline Lanes lanes_between(int64_t start, int64_t end) {
 }
 inline Lanes ordered(Floats x) { return {_mm512_cmp_ps_mask(x.all, x.all, _CMP_ORD_Q)}; }
 inline Lanes negative(Floats x) { return {_mm512_cmp_ps_mask(x.all, _mm512_setzero_ps(), _CMP_LT_OQ)}; }
+// Those with the sign bit set, -0 and NaN too.
+inline Lanes is_signed(Floats x) {
+    return {_mm512_cmplt_epi32_mask(_mm512_castps_si512(x.all), _mm512_setzero_si512())};
+}
 inline Floats select(Lanes lanes, Floats yes, Floats no) { return {_mm512_mask_blend_ps(lanes.all, no.all, yes.all)}; }
 
 // Each lane and the one W lanes on: their sum in the first, their difference in the second.

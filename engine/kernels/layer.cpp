@@ -7,6 +7,7 @@ namespace {
 
 constexpr float kMaxScale = 65504.0f;  // the largest finite fp16
 constexpr int kMaxCode = 127;
+constexpr uint16_t kSignOfHalf = 0x8000;
 
 // x [num_inputs] → its norm, rounded. `normed` is scratch of the same size.
 void round_normed(const float* x, const NormedLinear& layer, float eps, float* normed, std::byte* rounded) {
@@ -84,15 +85,20 @@ void round_groups(const Pages& pages, const float* vector, int8_t* codes, uint16
     }
 }
 
-// `key` is turned and without its centre; `scratch.vector` may be where it is.
-void write_vectors(const Pages& pages, int64_t slot, int64_t head, const float* key, const float* value, Scratch& scratch) {
+// `key` is turned and without its centre; `scratch.vector` may be where it is. `marked`: as the first
+// of its sequence.
+void write_vectors(const Pages& pages, int64_t slot, int64_t head, const float* key, const float* value, bool marked,
+                   Scratch& scratch) {
     const int64_t dim = pages.head_dim;
     const int64_t offset = slot / pages.page_tokens * pages.page_bytes;
     const int64_t place = slot % pages.page_tokens;
     const int64_t within = offset + head * pages.page_tokens * dim;
     const int64_t scale_at = offset / 2 + head * pages.num_groups * pages.page_tokens + place;
     const int8_t* codes = scratch.codes.get();
-    round_groups(pages, key, scratch.codes.get(), pages.key_scales + scale_at);
+    uint16_t* key_scales = pages.key_scales + scale_at;
+    round_groups(pages, key, scratch.codes.get(), key_scales);
+    if (marked)
+        for (int64_t group = 0; group < pages.num_groups; ++group) key_scales[group * pages.page_tokens] |= kSignOfHalf;
     int8_t* keys = pages.keys + within + place / kLanes * kLanes * dim + place % kLanes * 4;
     for (int64_t quad = 0; quad < dim / 4; ++quad) __builtin_memcpy(keys + quad * kLineBytes, codes + quad * 4, 4);
     std::copy_n(value, dim, scratch.vector.get());
@@ -103,9 +109,9 @@ void write_vectors(const Pages& pages, int64_t slot, int64_t head, const float* 
 }
 
 // One token's heads [queries | keys | values]: queries are turned in place, keys and values go
-// into the pages. `centre` [num_kv_heads, head_dim], turned, or null.
+// into the pages. `centre` [num_kv_heads, head_dim], turned, or null. `begins`: its sequence.
 void place_token(float* heads, int64_t num_heads, const float* cos, const float* sin, const Pages& pages,
-                 const float* centre, int64_t slot, Scratch& scratch) {
+                 const float* centre, int64_t slot, bool begins, Scratch& scratch) {
     const int64_t dim = pages.head_dim;
     float* turned = scratch.vector.get();
     for (int64_t head = 0; head < num_heads; ++head) {
@@ -114,12 +120,26 @@ void place_token(float* heads, int64_t num_heads, const float* cos, const float*
     }
     const float* keys = heads + num_heads * dim;
     const float* values = keys + pages.num_kv_heads * dim;
+    const bool marked = begins && pages.first_offset != nullptr;
     for (int64_t head = 0; head < pages.num_kv_heads; ++head) {
         turn(keys + head * dim, cos, sin, dim, turned);
         if (centre)
             for (int64_t d = 0; d < dim; ++d) turned[d] -= centre[head * dim + d];
-        write_vectors(pages, slot, head, turned, values + head * dim, scratch);
+        if (marked)
+            for (int64_t d = 0; d < dim; ++d) turned[d] -= pages.first_offset[head * dim + d];
+        write_vectors(pages, slot, head, turned, values + head * dim, marked, scratch);
     }
+}
+
+// [num_tokens]: which are the first of their sequences.
+Buffer<bool> beginnings(const Batch& batch) {
+    auto begins = buffer<bool>(batch.num_tokens);
+    std::fill_n(begins.get(), batch.num_tokens, false);
+    for (int64_t seq = 0; seq < batch.spans.num_seqs; ++seq) {
+        const int64_t first = batch.spans.query_starts[seq];
+        begins[first] = batch.spans.kv_lens[seq] == batch.spans.query_starts[seq + 1] - first;
+    }
+    return begins;
 }
 
 }  // namespace
@@ -162,6 +182,7 @@ extern "C" void rejoinder_layer(const rejoinder::LayerWeights* weights, const re
         multiply(layer, inputs.get(), num_tokens, hidden, true, num_threads);
     };
 
+    const auto begins = beginnings(*batch);
     normed(weights->qkv);
 #pragma omp parallel num_threads(num_threads) if (parallel)
     {
@@ -169,7 +190,7 @@ extern "C" void rejoinder_layer(const rejoinder::LayerWeights* weights, const re
 #pragma omp for schedule(static)
         for (int64_t token = 0; token < num_tokens; ++token)
             place_token(wide.get() + token * qkv_size, weights->num_heads, batch->cos + token * dim,
-                        batch->sin + token * dim, *pages, centre, batch->slots[token], scratch);
+                        batch->sin + token * dim, *pages, centre, batch->slots[token], begins[token], scratch);
     }
     attend(wide.get(), qkv_size, weights->num_heads, *pages, batch->spans, attended.get(), num_threads);
     add_to_hidden(*weights->output, [&](int64_t token, std::byte* rounded) {
@@ -189,6 +210,6 @@ extern "C" void rejoinder_write(const rejoinder::Pages* pages, const float* keys
     for (int64_t token = 0; token < num_tokens; ++token)
         for (int64_t head = 0; head < pages->num_kv_heads; ++head) {
             const int64_t at = (token * pages->num_kv_heads + head) * pages->head_dim;
-            write_vectors(*pages, slots[token], head, keys + at, values + at, scratch);
+            write_vectors(*pages, slots[token], head, keys + at, values + at, false, scratch);
         }
 }

@@ -10,6 +10,7 @@ from engine.batch import Chunk, build_batch
 from engine.kernels.bindings import Kernels
 from engine.kv.pages import PageLayout
 from engine.kv.pool import PagePool
+from engine.kv.quant import KeyCentres
 from engine.memory import Arena
 from engine.models.fused import FusedLayer
 from engine.models.layers import Attention, DecoderLayer, GatedMLP, RMSNorm
@@ -31,7 +32,9 @@ def layer_error(kernels: Kernels, generator: torch.Generator) -> float:
     plain, fused = _layers(kernels, generator)
     layout = PageLayout.of(_SHAPE, dtype="int8", page_tokens=32)
     rope = Rope(_SHAPE.rope, head_dim=_SHAPE.head_dim, max_positions=_SHAPE.max_positions)
-    pools = [PagePool(layout, 2) for _ in range(2)]
+    usual, first = torch.randn(2, 1, layout.num_kv_heads, layout.head_dim, generator=generator)
+    centres = KeyCentres(usual=usual, first=first)
+    pools = [PagePool(layout, 2, key_centres=centres) for _ in range(2)]
     worst = 0.0
     for first, num_tokens in _STEPS:
         chunk = Chunk(token_ids=[0] * num_tokens, first=first, pages=(1, 0), samples=True)

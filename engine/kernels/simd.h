@@ -78,6 +78,12 @@ inline void by_lanes(int64_t size, Body body) {
     if (at < size) body(at, first_lanes(size - at));
 }
 
+// Whether one of 16 fp16 numbers has the sign bit set, zeros too.
+inline bool any_signed(const uint16_t* halves) {
+    const __m256i all = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(halves));
+    return !_mm256_testz_si256(all, _mm256_set1_epi16(INT16_MIN));
+}
+
 // 2^x for x <= 0; below 2^-126 about 1e-38. Relative error 3e-7: a minimax polynomial of degree 6.
 inline Floats exp2(Floats x) {
     x = max(x, floats(-126.0f));

@@ -10,7 +10,7 @@ import math
 import torch
 from torch.nn.functional import max_pool1d
 
-from engine.attention.reference import in_order
+from engine.attention.reference import keys_in_order
 from engine.batch import Chunk, build_batch
 from engine.kv.pool import LayerPages, PagePool
 from engine.kv.retention import OBSERVED_TOKENS, Selection
@@ -52,7 +52,7 @@ class Dropper:
         self, queries: torch.Tensor, layer: LayerPages, table: torch.Tensor, selection: Selection
     ) -> torch.Tensor:
         """The tokens that stay, int64 [num_kv_heads, keep], ascending."""
-        keys = in_order(layer.keys, layer.key_scales, table, selection.num_prompt)
+        keys = keys_in_order(layer, table, selection.num_prompt)
         weights = attention_received(queries, keys)
         pooled = max_pool1d(weights, _POOLED, stride=1, padding=_POOLED // 2)
         pooled[:, : selection.sinks] = math.inf

@@ -1,13 +1,13 @@
 """The memory of the KV cache: one allocation, seen through views with real strides."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 
 import torch
 
 from engine.device import CPU, block_on
 from engine.kv.pages import PageLayout
-from engine.kv.quant import hadamard_matrix, quantise
+from engine.kv.quant import KeyCentres, hadamard_matrix, quantise
 from engine.kv.vectors import PagedVectors
 
 _ELEMENT: dict[str, torch.dtype] = {
@@ -26,22 +26,18 @@ class PagePool:
         layout: PageLayout,
         num_pages: int,
         *,
-        key_centres: torch.Tensor | None = None,
+        key_centres: KeyCentres | None = None,
         device: torch.device = CPU,
         writer: "PageWriter | None" = None,
     ) -> None:
-        """`key_centres` float32 [num_layers, num_kv_heads, head_dim], for int8 only: the mean
-        keys that are taken off before rounding. `writer` None: torch writes."""
+        """`key_centres` for int8 only. `writer` None: torch writes."""
         self.layout = layout
         self.writer = writer
         block = block_on(device, num_pages * layout.page_bytes)
         self.storage = block.view(num_pages, layout.page_bytes)
         rotation = hadamard_matrix(layout.head_dim).to(device) if layout.has_scales else None
-        centres: Sequence[torch.Tensor | None] = (
-            [None] * layout.num_layers if key_centres is None else list(key_centres.to(device))
-        )
         self.layers = [
-            LayerPages(self, layer, rotation=rotation, centre=centres[layer])
+            LayerPages(self, layer, rotation=rotation, centres=key_centres)
             for layer in range(layout.num_layers)
         ]
 
@@ -61,7 +57,8 @@ class LayerPages:
 
     keys, values   vectors of head_dim by page, head and place in the page; int8, bf16 or fp32
     window         tokens that a query of this layer sees, itself included; None: all
-    *_scales       fp16 [num_pages, num_kv_heads * num_groups, page_tokens] with INT8, else None
+    *_scales       fp16 [num_pages, num_kv_heads * num_groups, page_tokens] with INT8, else None;
+                   negative ones mark a sequence's first key (see `engine.kv.quant`)
     """
 
     def __init__(
@@ -70,7 +67,7 @@ class LayerPages:
         layer: int,
         *,
         rotation: torch.Tensor | None,
-        centre: torch.Tensor | None,
+        centres: KeyCentres | None,
     ) -> None:
         layout = pool.layout
         element = _ELEMENT[layout.dtype]
@@ -89,12 +86,18 @@ class LayerPages:
         self._rotation = rotation
         self._writer = pool.writer
         # H (k - c) = H k - H c: the second part is a constant, float32 [num_kv_heads, head_dim].
-        self.turned_centre = None if centre is None or rotation is None else centre @ rotation
+        self.turned_centre: torch.Tensor | None = None
+        # What is taken off a sequence's first key besides.
+        self.first_offset: torch.Tensor | None = None
+        if centres is not None and rotation is not None:
+            usual, first = (c[layer].to(rotation.device) for c in (centres.usual, centres.first))
+            self.turned_centre = usual @ rotation
+            self.first_offset = (first - usual) @ rotation
 
     @property
     def turning(self) -> tuple[torch.Tensor, ...]:
-        """What keys are multiplied by, and what is taken off them then; both may be missing."""
-        parts = (self._rotation, self.turned_centre)
+        """What keys are multiplied by, and what is taken off them then; all may be missing."""
+        parts = (self._rotation, self.turned_centre, self.first_offset)
         return tuple(part for part in parts if part is not None)
 
     def turn(self, heads: torch.Tensor) -> torch.Tensor:
@@ -112,11 +115,18 @@ class LayerPages:
         shape [..., head_dim]; the identity where values are not turned."""
         return self.turn(attended) if self.turns_values else attended
 
-    def write(self, turned_keys: torch.Tensor, values: torch.Tensor, slots: torch.Tensor) -> None:
+    def write(
+        self,
+        turned_keys: torch.Tensor,
+        values: torch.Tensor,
+        slots: torch.Tensor,
+        begins: torch.Tensor | None = None,
+    ) -> None:
         """Store keys (after RoPE and `turn`) and values, float32 [num_tokens, num_kv_heads,
-        head_dim], at `slots` int64 [num_tokens]: page * page_tokens + place in the page."""
+        head_dim], at `slots` int64 [num_tokens]: page * page_tokens + place in the page. `begins`
+        bool [num_tokens]: which are the first of their sequences; None: none."""
         if self._writer is not None:
-            self._writer(self, turned_keys, values, slots)
+            self._writer(self, turned_keys, values, slots, begins)
             return
         pages = slots.div(self.layout.page_tokens, rounding_mode="floor")
         places = slots.remainder(self.layout.page_tokens)
@@ -126,6 +136,10 @@ class LayerPages:
             return
         if self.turned_centre is not None:
             turned_keys = turned_keys - self.turned_centre
+        marked: torch.Tensor | None = None
+        if begins is not None and self.first_offset is not None:
+            turned_keys = turned_keys - self.first_offset * begins[:, None, None]
+            marked = begins[:, None]
         if self.turns_values:
             values = self.turn(values)
         # Both at once: for a few tokens, the number of calls is what costs.
@@ -134,9 +148,14 @@ class LayerPages:
         codes = rounded.codes.view(vectors.shape)
         self.keys.put(pages, places, codes[0])
         self.values.put(pages, places, codes[1])
-        scales = rounded.scales.flatten(2)
-        self.key_scales[pages, :, places], self.value_scales[pages, :, places] = scales
+        key_scales, value_scales = rounded.scales.flatten(2)
+        if marked is not None:
+            key_scales = torch.where(marked, -key_scales, key_scales)
+        self.key_scales[pages, :, places] = key_scales
+        self.value_scales[pages, :, places] = value_scales
 
 
-PageWriter = Callable[[LayerPages, torch.Tensor, torch.Tensor, torch.Tensor], None]
+PageWriter = Callable[
+    [LayerPages, torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor | None], None
+]
 """A kernel that does what `LayerPages.write` does, with the same arguments."""

@@ -7,6 +7,12 @@ constant offset that some channels of keys have, H spreads what is left over all
 Ashkboos et al., 2024), so one scale serves a whole vector. On CPUs values are turned by H too, and
 what attention makes of them is turned back.
 
+A sequence's first key is like no other: attention that has nowhere else to go gathers there (Xiao
+et al., StreamingLLM, 2024), and rounding it cost more than all others together. But it is nearly
+the same whatever the first token, so it has a centre of its own, c0: k0' = H (k0 - c0), and what
+softmax then misses is added to its score, (H q).(H (c0 - c)). A negative key scale marks such a
+key, which may so lie anywhere.
+
 Keys and values: symmetric, one fp16 scale for a token and head, or (`int8-hq`, and heads of more
 than 128 channels) one for each 32 channels. That measures better than a scale for each channel and
 page, and needs no tail of unrounded keys until a page is full, so a page reads the same whenever it
@@ -23,6 +29,14 @@ import torch
 
 MAX_CODE = 127
 _MAX_SCALE = 65504.0  # the largest finite fp16
+
+
+class KeyCentres(msgspec.Struct, frozen=True, kw_only=True):
+    """What is taken off keys before they are rounded, each float32 [num_layers, num_kv_heads,
+    head_dim]: of a sequence's first key, and of the others."""
+
+    usual: torch.Tensor
+    first: torch.Tensor
 
 
 class Quantised(msgspec.Struct, frozen=True, kw_only=True):

@@ -91,7 +91,7 @@ class Attention:
         """Writes this step's keys and values, then attends; [num_tokens, hidden_size] both ways."""
         num_heads = self._shape.num_heads
         turned, values = self._heads(hidden, rotation, pages)
-        pages.write(turned[:, num_heads:], values, slots)
+        pages.write(turned[:, num_heads:], values, slots, spans.begins(len(slots)))
         attended = self._attend(turned[:, :num_heads], pages, spans)
         return self._output(attended.reshape(hidden.shape[0], -1))
 

@@ -31,6 +31,7 @@ from engine.attention.triton_pages import TritonAttention, write_by_triton
 from engine.attention.triton_tiles import Tiles, Tiling, tiling
 from engine.kv.pages import PageLayout
 from engine.kv.pool import LayerPages, PagePool
+from engine.kv.quant import KeyCentres
 
 NO_DEVICE = 2
 GEOMETRIES = [(9, 3, 64), (14, 2, 64), (32, 8, 128), (4, 1, 256), (8, 8, 80), (6, 2, 96)]
@@ -138,15 +139,18 @@ def check_written(device: torch.device) -> bool:
             dtype="int8", page_tokens=32, num_layers=1, num_kv_heads=4, head_dim=head_dim,
             for_cpu=False,
         )  # fmt: skip
-        centres = torch.randn(1, 4, head_dim)
+        usual, first = torch.randn(2, 1, 4, head_dim)
+        centres = KeyCentres(usual=usual, first=first)
         ours = PagePool(layout, 64, key_centres=centres, device=device, writer=write_by_triton)
         theirs = PagePool(layout, 64, key_centres=centres)
         # No turned keys: torch turns them on the device otherwise than on the CPU, by a bit.
         ours.layers[0].turned_centre = theirs.layers[0].turned_centre.to(device)
+        ours.layers[0].first_offset = theirs.layers[0].first_offset.to(device)
         vectors = torch.randn(2, 2000, 4, head_dim)
         slots = torch.randperm(64 * 32)[:2000]
-        ours.layers[0].write(*vectors.to(device), slots.to(device))
-        theirs.layers[0].write(*vectors, slots)
+        begins = torch.arange(2000) % 100 == 0
+        ours.layers[0].write(*vectors.to(device), slots.to(device), begins.to(device))
+        theirs.layers[0].write(*vectors, slots, begins)
         right &= torch.equal(ours.storage.cpu(), theirs.storage)
     print(f"  written INT8 pages are {'those' if right else 'NOT those'} of torch, byte by byte")
     return right

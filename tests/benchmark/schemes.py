@@ -31,7 +31,7 @@ from engine.config import EngineConfig, KVDtype
 from engine.kv.centre import key_centres
 from engine.kv.pages import PageLayout
 from engine.kv.pool import PagePool
-from engine.kv.quant import hadamard_matrix, quantise
+from engine.kv.quant import KeyCentres, hadamard_matrix, quantise
 from engine.loading import load
 from engine.models.calibration import calibrate
 
@@ -141,7 +141,7 @@ class Rounded:
 
     def __init__(
         self,
-        write: Callable[[torch.Tensor, torch.Tensor, torch.Tensor], None],
+        write: Callable[..., None],
         scheme: Scheme,
         *,
         offset: torch.Tensor,
@@ -152,12 +152,18 @@ class Rounded:
         self._offset = offset
         self._centre = centre if scheme.centred else torch.zeros_like(centre)
 
-    def __call__(self, keys: torch.Tensor, values: torch.Tensor, slots: torch.Tensor) -> None:
+    def __call__(
+        self,
+        keys: torch.Tensor,
+        values: torch.Tensor,
+        slots: torch.Tensor,
+        begins: torch.Tensor | None,
+    ) -> None:
         keys = keys + self._offset
         if self._scheme.keys is not None and self._scheme.values is not None:
             keys = self._scheme.keys(keys - self._centre) + self._centre
             values = self._scheme.values(values)
-        self._write(keys, values, slots)
+        self._write(keys, values, slots, begins)
 
 
 class Bench:
@@ -175,8 +181,8 @@ class Bench:
         self.centres = key_centres(calibration)
         self.every = max(1, WINDOW * shape.vocab_size // MOST_LOGITS)
         generator = torch.Generator().manual_seed(1)
-        usual = calibration.pool.layers[0].keys.part[0].square().mean().sqrt()
-        self.offsets = torch.zeros_like(self.centres)
+        usual = calibration.text.layers[0].keys.part[0].square().mean().sqrt()
+        self.offsets = torch.zeros_like(self.centres.usual)
         for head in self.offsets.view(-1, shape.head_dim):
             channels = torch.randperm(shape.head_dim, generator=generator)[:LOUD_CHANNELS]
             sizes = 15 + 45 * torch.rand(LOUD_CHANNELS, generator=generator)
@@ -203,12 +209,12 @@ class Bench:
     def logprobs(self, batch: StepBatch, scheme: Scheme, *, offsets: bool) -> torch.Tensor:
         """float32 [num_rows, vocab_size]"""
         added = self.offsets if offsets else torch.zeros_like(self.offsets)
-        centres = self.centres + added
+        centres = KeyCentres(usual=self.centres.usual + added, first=self.centres.first + added)
         layout = PageLayout.of(self.model.shape, dtype=scheme.dtype, page_tokens=PAGE_TOKENS)
         pool = PagePool(
             layout, WINDOW // PAGE_TOKENS, key_centres=centres if layout.has_scales else None
         )
-        for layer, offset, centre in zip(pool.layers, added, centres, strict=True):
+        for layer, offset, centre in zip(pool.layers, added, centres.usual, strict=True):
             # Keys come to `write` already turned.
             layer.write = Rounded(layer.write, scheme, offset=layer.turn(offset), centre=centre)
         return self.model.forward(batch, pool).log_softmax(-1)

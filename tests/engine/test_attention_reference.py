@@ -2,13 +2,16 @@
 
 import math
 
+import msgspec
 import pytest
 import torch
 
 from engine.attention.reference import attend
+from engine.attention.spans import AttentionSpans
 from engine.batch import Chunk, build_batch
 from engine.kv.pages import PageLayout
 from engine.kv.pool import LayerPages, PagePool
+from engine.kv.quant import KeyCentres
 
 GEOMETRIES = [(9, 3, 64), (14, 2, 64), (32, 8, 128), (4, 1, 256), (8, 8, 80), (6, 2, 96)]
 
@@ -47,7 +50,11 @@ class _Case:
             dtype=dtype, page_tokens=32, num_layers=1,
             num_kv_heads=self.kv_heads, head_dim=self.head_dim, windows=(window,),
         )  # fmt: skip
-        self.pool = PagePool(self.layout, 40)
+        self.centres = KeyCentres(
+            usual=torch.randn(1, self.kv_heads, self.head_dim),
+            first=8 * torch.randn(1, self.kv_heads, self.head_dim),
+        )
+        self.pool = PagePool(self.layout, 40, key_centres=self.centres)
         self.pool.storage.fill_(poison)
         self.free = torch.randperm(40).tolist()
         self.chunks: list[Chunk] = []
@@ -61,9 +68,11 @@ class _Case:
     def add(self, num_kv: int, num_queries: int) -> None:
         pages = [self.free.pop() for _ in range(self.layout.num_pages(num_kv))]
         keys = torch.randn(num_kv, self.kv_heads, self.head_dim)
+        keys[0] += self.centres.first[0]
         values = torch.randn(num_kv, self.kv_heads, self.head_dim)
         slots = torch.tensor([pages[i // 32] * 32 + i % 32 for i in range(num_kv)])
-        self.layer.write(self.layer.turn(keys), values, slots)
+        begins = torch.arange(num_kv) == 0
+        self.layer.write(self.layer.turn(keys), values, slots, begins)
         self.chunks.append(
             Chunk(
                 token_ids=[0] * num_queries, first=num_kv - num_queries, pages=pages, samples=True
@@ -146,10 +155,38 @@ def test_an_offset_that_all_keys_share_costs_nothing_once_it_is_the_centre() -> 
     exact = _naive(queries, keys, values, 0)
 
     def error(offset: torch.Tensor, centre: torch.Tensor) -> float:
-        layer = PagePool(layout, 7, key_centres=centre[None]).layers[0]
+        centres = KeyCentres(usual=centre[None], first=centre[None])
+        layer = PagePool(layout, 7, key_centres=centres).layers[0]
         layer.write(layer.turn(keys + offset), values, torch.arange(200))
         return (attend(layer.turn(queries), layer, spans) - exact).square().mean().item()
 
     none = torch.zeros(2, 64)
     assert error(loud, loud) < 1.5 * error(none, none)
     assert error(loud, none) > 5 * error(none, none), "the case is no case without the centre"
+
+
+def test_a_first_key_like_its_centre_costs_nothing_wherever_it_lies() -> None:
+    torch.manual_seed(6)
+    layout = PageLayout(dtype="int8", page_tokens=32, num_layers=1, num_kv_heads=2, head_dim=64)
+    keys, values = torch.randn(2, 100, 2, 64)
+    queries = torch.randn(100, 4, 64)
+    keys[0] *= 5
+    chunk = Chunk(token_ids=[0] * 100, first=0, pages=range(4), samples=True)
+    spans = build_batch([chunk], page_tokens=32).spans
+    exact = _naive(queries, keys, values, 0)
+
+    def error(first: torch.Tensor) -> float:
+        centres = KeyCentres(usual=torch.zeros(1, 2, 64), first=first[None])
+        layer = PagePool(layout, 4, key_centres=centres).layers[0]
+        layer.write(layer.turn(keys), values, torch.arange(100), spans.begins(100))
+        seen = attend(layer.turn(queries), layer, spans)
+        last = attend(layer.turn(queries[-1:]), layer, _ending_with(spans, 1))
+        assert torch.allclose(seen[-1:], last, atol=1e-4)
+        return (seen - exact).abs().max().item()
+
+    assert error(keys[0]) < 0.5 * error(torch.zeros(2, 64))
+
+
+def _ending_with(spans: AttentionSpans, num_queries: int) -> AttentionSpans:
+    starts = torch.tensor([0, num_queries])
+    return msgspec.structs.replace(spans, query_starts=starts)

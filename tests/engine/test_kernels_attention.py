@@ -10,6 +10,7 @@ from engine.config import KVDtype
 from engine.kernels.bindings import Kernels
 from engine.kv.pages import PageLayout
 from engine.kv.pool import LayerPages, PagePool
+from engine.kv.quant import KeyCentres
 
 GEOMETRIES = [(9, 3), (14, 2), (32, 8), (4, 1), (8, 8), (64, 1)]
 HEAD_DIMS = [64, 80, 96, 128, 256]
@@ -37,7 +38,9 @@ class Batch:
             num_kv_heads=kv_heads, head_dim=head_dim, windows=(window,),
         )  # fmt: skip
         assert self.layout.tiled
-        pool = PagePool(self.layout, num_pages)
+        usual, first = torch.randn(2, 1, kv_heads, head_dim)
+        centres = KeyCentres(usual=usual, first=2 * first)
+        pool = PagePool(self.layout, num_pages, key_centres=centres)
         pool.storage.fill_(poison)
         self.layer: LayerPages = pool.layers[0]
         self.free = torch.randperm(num_pages).tolist()
@@ -50,7 +53,7 @@ class Batch:
         pages = [self.free.pop() for _ in range(self.layout.num_pages(num_kv))]
         vectors = torch.randn(2, num_kv, self.layout.num_kv_heads, self.layout.head_dim)
         slots = torch.tensor([pages[i // size] * size + i % size for i in range(num_kv)])
-        self.layer.write(vectors[0] * 2, vectors[1], slots)
+        self.layer.write(vectors[0] * 2, vectors[1], slots, torch.arange(num_kv) == 0)
         first = num_kv - num_queries
         self.chunks.append(
             Chunk(token_ids=[0] * num_queries, first=first, pages=pages, samples=True)

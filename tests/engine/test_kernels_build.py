@@ -54,7 +54,7 @@ def test_numba_serves_where_cpp_cannot(tiny_files: Tiny) -> None:
     kit = Kit(model, tokenizer_from_gguf(file))
     by_numba = answer(kit.engine(kv_dtype="int8"), list(range(80)), GREEDY)
     assert model.attention_calls["numba"] > 0
-    assert model.attention_calls["torch"] == 2, "float pages, to calibrate"
+    assert model.attention_calls["torch"] == 2 * 2, "float pages, to calibrate"
     plain = load_model(file, weights="fp32", max_positions=512, progress=lambda _: None)
     by_torch = answer(Kit(plain, kit.tokenizer).engine(kv_dtype="int8"), list(range(80)), GREEDY)
     assert by_numba.text == by_torch.text

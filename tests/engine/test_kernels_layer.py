@@ -10,6 +10,7 @@ from engine.batch import Chunk, build_batch
 from engine.kernels.bindings import Kernels
 from engine.kv.pages import PageLayout
 from engine.kv.pool import PagePool
+from engine.kv.quant import KeyCentres
 from engine.models.calibration import calibrate
 from engine.models.families import load_model
 from engine.models.linear import Int8Linear
@@ -46,7 +47,8 @@ def test_a_layer_computes_what_its_plain_form_computes(
     ).path
     model = _int8(path, kernels).model
     layout = PageLayout.of(model.shape, dtype="int8", page_tokens=32)
-    centres = torch.randn(2, kv_heads, head_dim)
+    usual, first = torch.randn(2, 2, kv_heads, head_dim)
+    centres = KeyCentres(usual=usual, first=3 * first)
     pools = [PagePool(layout, 12, key_centres=centres) for _ in range(2)]
     layer = model._layers[1]
     steps = (  # a prefill, its next chunk beside a decode, decodes
@@ -69,6 +71,9 @@ def test_a_layer_computes_what_its_plain_form_computes(
             for form, pool in ((layer._plain, pools[0]), (layer, pools[1]))
         )
         assert (fused - plain).norm() < 2e-3 * (plain - hidden).norm()
+    marked = torch.stack([pool.layers[1].key_scales.signbit() for pool in pools])
+    assert marked.nonzero()[:, [1, 3]].unique(dim=0).tolist() == [[0, 0], [4, 0]]
+    assert torch.equal(marked[0], marked[1])
     # A code at a half may fall to either side: float sums are ordered differently.
     taken = [pool.layers[1].keys.take(torch.arange(4)).int() for pool in pools]
     differences = (taken[0] - taken[1]).abs()

@@ -5,7 +5,7 @@ from enginekit import Kit
 from engine.kv.fingerprint import layout_fingerprint
 from engine.kv.pages import PageLayout
 from engine.kv.pool import PagePool
-from engine.kv.quant import quantise
+from engine.kv.quant import KeyCentres, quantise
 from engine.kv.vectors import PagedVectors
 
 
@@ -46,7 +46,7 @@ def test_a_copied_page_holds_the_same_keys_and_values() -> None:
 
 def test_the_centre_is_taken_off_keys_and_not_off_values() -> None:
     centres = torch.randn(3, 2, 16) * 10
-    pool = PagePool(_layout("int8"), 1, key_centres=centres)
+    pool = PagePool(_layout("int8"), 1, key_centres=KeyCentres(usual=centres, first=centres))
     layer = pool.layers[0]
     keys = centres[0].expand(5, 2, 16)
     layer.write(layer.turn(keys), keys, torch.arange(5))
@@ -95,7 +95,8 @@ def test_a_pool_on_another_device_has_a_fingerprint(
 ) -> None:
     """No tensor of one device may meet one of another; of the device here only shapes are known."""
     layout = PageLayout.of(tiny.model.shape, dtype="int8", page_tokens=32, for_cpu=False)
-    centres = torch.zeros(layout.num_layers, layout.num_kv_heads, layout.head_dim)
+    zeros = torch.zeros(layout.num_layers, layout.num_kv_heads, layout.head_dim)
+    centres = KeyCentres(usual=zeros, first=zeros)
     pool = PagePool(layout, 1, device=torch.device("meta"), key_centres=centres)
 
     def brought(part: torch.Tensor) -> torch.Tensor:

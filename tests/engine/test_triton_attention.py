@@ -120,7 +120,7 @@ def test_an_empty_sequence_gets_zeros_and_disturbs_none() -> None:
     filled = AttentionSpans(
         page_tables=table, kv_lens=torch.tensor([600, 0]), query_starts=torch.arange(3)
     )
-    pool = PagePool(batch.layout, len(batch.pool.storage), device=DEVICE)
+    pool = PagePool(batch.layout, len(batch.pool.storage), key_centres=batch.centres, device=DEVICE)
     pool.storage.copy_(batch.pool.storage)
     queries = batch.queries[0].repeat(2, 1, 1).to(DEVICE)
     result = TritonAttention(Counter())(queries, pool.layers[0], on(DEVICE, filled))

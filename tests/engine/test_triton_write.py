@@ -7,6 +7,7 @@ from tritonkit import DEVICE
 from engine.attention.triton_pages import write_by_triton
 from engine.kv.pages import PageLayout
 from engine.kv.pool import PagePool
+from engine.kv.quant import KeyCentres, hadamard_matrix
 
 
 @pytest.mark.parametrize(
@@ -22,7 +23,8 @@ def test_written_pages_are_those_of_torch_byte_by_byte(
         dtype=dtype, page_tokens=32, num_layers=2, num_kv_heads=3, head_dim=head_dim,
         for_cpu=False,
     )  # fmt: skip
-    centres = torch.randn(2, 3, head_dim) * 5 if centred else None
+    usual, first = torch.randn(2, 2, 3, head_dim) * 5
+    centres = KeyCentres(usual=usual, first=first) if centred else None
     by_torch = PagePool(layout, 4, key_centres=centres)
     by_triton = PagePool(layout, 4, key_centres=centres, device=DEVICE, writer=write_by_triton)
     # As a layer has them: views of one projection.
@@ -36,8 +38,13 @@ def test_written_pages_are_those_of_torch_byte_by_byte(
     values[5, 0] = torch.arange(head_dim) % 127 + 0.5
     values[5, 0, 0] = 127.0
     slots = torch.randperm(128)[:20]
-    by_torch.layers[1].write(keys, values, slots)
-    by_triton.layers[1].write(keys.to(DEVICE), values.to(DEVICE), slots.to(DEVICE))
+    begins = torch.arange(20) % 7 == 0
+    if centred:
+        keys[7] = first[1] @ hadamard_matrix(head_dim)  # nothing is left of it
+    by_torch.layers[1].write(keys, values, slots, begins)
+    by_triton.layers[1].write(
+        keys.to(DEVICE), values.to(DEVICE), slots.to(DEVICE), begins.to(DEVICE)
+    )
     if dtype == "int8":
         assert torch.equal(by_torch.storage, by_triton.storage.cpu())
     else:  # a NaN has many forms

@@ -16,6 +16,7 @@ from engine.attention import triton_pages
 from engine.batch import Chunk, build_batch
 from engine.kv.pages import PageLayout
 from engine.kv.pool import PagePool
+from engine.kv.quant import KeyCentres
 
 TARGET = GPUTarget("cuda", 90, 32)
 OPTIONS = ("num_warps", "num_stages", "enable_fp_fusion")
@@ -64,12 +65,13 @@ def main(dtype: str) -> None:
         dtype=dtype, page_tokens=32, num_layers=1, num_kv_heads=8, head_dim=128,
         windows=(None,), for_cpu=False,
     )  # fmt: skip
-    centres = torch.zeros(1, 8, 128) if layout.has_scales else None
+    zeros = torch.zeros(1, 8, 128)
+    centres = KeyCentres(usual=zeros, first=zeros) if layout.has_scales else None
     pages = PagePool(layout, 24, key_centres=centres).layers[0]
     chunk = Chunk(token_ids=[0] * 4, first=600, pages=range(19), samples=True)
     batch = build_batch([chunk], page_tokens=32)
     vectors = torch.zeros(4, 8, 128)
-    triton_pages.write_by_triton(pages, vectors, vectors, batch.slots)
+    triton_pages.write_by_triton(pages, vectors, vectors, batch.slots, batch.spans.begins(4))
     attend = triton_pages.TritonAttention(Counter())
     attend(torch.zeros(4, 32, 128), pages, batch.spans)
 

@@ -11,6 +11,7 @@ from engine.attention.triton_pages import TritonAttention
 from engine.batch import Chunk, build_batch
 from engine.kv.pages import PageLayout
 from engine.kv.pool import LayerPages, PagePool
+from engine.kv.quant import KeyCentres
 
 DEVICE = torch.device("cpu" if INTERPRETED else "cuda")
 
@@ -35,7 +36,10 @@ class Batch:
             dtype=dtype, page_tokens=page_tokens, num_layers=1, num_kv_heads=kv_heads,
             head_dim=head_dim, windows=(window,), for_cpu=False,
         )  # fmt: skip
-        self.pool = PagePool(self.layout, num_pages)
+        usual, first = torch.randn(2, 1, kv_heads, head_dim)
+        centres = KeyCentres(usual=usual, first=2 * first)
+        self.centres = centres if self.layout.has_scales else None
+        self.pool = PagePool(self.layout, num_pages, key_centres=self.centres)
         self.pool.storage.fill_(poison)
         self.free = torch.randperm(num_pages).tolist()
         self.heads = heads
@@ -51,7 +55,7 @@ class Batch:
         pages = [self.free.pop() for _ in range(self.layout.num_pages(num_kv))]
         vectors = torch.randn(2, num_kv, self.layout.num_kv_heads, self.layout.head_dim)
         slots = torch.tensor([pages[i // size] * size + i % size for i in range(num_kv)])
-        self.layer.write(vectors[0] * 2, vectors[1], slots)
+        self.layer.write(vectors[0] * 2, vectors[1], slots, torch.arange(num_kv) == 0)
         first = num_kv - num_queries
         self.chunks.append(
             Chunk(token_ids=[0] * num_queries, first=first, pages=pages, samples=True)
@@ -64,7 +68,9 @@ class Batch:
 
     def run(self, *, only: int | None = None, **cut: object) -> torch.Tensor:
         """What the kernels make of all sequences, or of one by itself."""
-        pool = PagePool(self.layout, len(self.pool.storage), device=DEVICE)
+        pool = PagePool(
+            self.layout, len(self.pool.storage), key_centres=self.centres, device=DEVICE
+        )
         pool.storage.copy_(self.pool.storage)
         spans = self.spans(only=only)
         queries = torch.cat(self.queries) if only is None else self.queries[only]
