@@ -134,25 +134,29 @@ class LayerPages:
             self.keys.put(pages, places, turned_keys.to(self.keys.dtype))
             self.values.put(pages, places, values.to(self.values.dtype))
             return
-        if self.turned_centre is not None:
-            turned_keys = turned_keys - self.turned_centre
-        marked: torch.Tensor | None = None
-        if begins is not None and self.first_offset is not None:
-            turned_keys = turned_keys - self.first_offset * begins[:, None, None]
-            marked = begins[:, None]
         if self.turns_values:
             values = self.turn(values)
         # Both at once: for a few tokens, the number of calls is what costs.
-        vectors = torch.stack((turned_keys, values))
+        vectors = torch.stack((self._centred(turned_keys, begins), values))
         rounded = quantise(vectors.view(*vectors.shape[:-1], self.layout.num_groups, -1))
         codes = rounded.codes.view(vectors.shape)
         self.keys.put(pages, places, codes[0])
         self.values.put(pages, places, codes[1])
         key_scales, value_scales = rounded.scales.flatten(2)
-        if marked is not None:
-            key_scales = torch.where(marked, -key_scales, key_scales)
-        self.key_scales[pages, :, places] = key_scales
+        self.key_scales[pages, :, places] = self._marked(key_scales, begins)
         self.value_scales[pages, :, places] = value_scales
+
+    def _centred(self, keys: torch.Tensor, begins: torch.Tensor | None) -> torch.Tensor:
+        if self.turned_centre is not None:
+            keys = keys - self.turned_centre
+        if self.first_offset is not None and begins is not None:
+            keys = keys - self.first_offset * begins[:, None, None]
+        return keys
+
+    def _marked(self, scales: torch.Tensor, begins: torch.Tensor | None) -> torch.Tensor:
+        if self.first_offset is None or begins is None:
+            return scales
+        return torch.where(begins[:, None], -scales, scales)
 
 
 PageWriter = Callable[
