@@ -223,6 +223,7 @@ async def test_an_engine_killed_under_load_fails_what_was_in_flight_and_comes_ba
 async def test_a_client_that_leaves_a_plain_request_frees_its_pages(proxy: Running) -> None:
     local = proxy.proxy._site.upstreams["local"]
     endless = {"model": MODEL, "max_tokens": 800, "logit_bias": {"2": -100, "0": -100}}
+    before = await local.figures()
     asking = asyncio.create_task(proxy.ask("Count for ever.", **endless))
     while (await local.figures()).get("running", 0) < 1:
         await asyncio.sleep(0.01)
@@ -230,3 +231,4 @@ async def test_a_client_that_leaves_a_plain_request_frees_its_pages(proxy: Runni
     while (now := await local.figures())["running"]:
         await asyncio.sleep(0.01)
     assert now["free_pages"] == now["num_pages"]
+    assert now["generated_tokens"] - before["generated_tokens"] < 800, "not written to its end"

@@ -2,8 +2,11 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from typing import Any
 
 import httpx
+import openai
+import psutil
 import pytest
 import pytest_asyncio
 from proxyprocess import Process, serving_process
@@ -35,6 +38,7 @@ routes:
 """
 BEGUN = 15
 """Tokens, less than a page, that a template puts before every prompt."""
+ENDLESS = {"max_tokens": 900, "logit_bias": {"2": -100, "0": -100}}
 STORY = " ".join(f"Sentence {n} tells of the sea." for n in range(8))
 
 
@@ -45,6 +49,15 @@ async def served(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Proc
     async with asyncio.timeout(DEADLINE_S), serving_process(config, folder) as process:
         process.http.timeout = httpx.Timeout(DEADLINE_S)
         yield process
+
+
+async def ask(process: Process, text: str, **more: Any) -> httpx.Response:
+    """Over a connection of its own, so that any worker may get it."""
+    async with httpx.AsyncClient(timeout=DEADLINE_S) as http:
+        return await http.post(
+            f"{process.url}/v1/chat/completions",
+            json={"model": "test-1", "messages": [{"role": "user", "content": text}], **more},
+        )
 
 
 async def cached(process: Process, text: str, *, system: str = "", tags: str = "") -> int:
@@ -129,3 +142,67 @@ async def test_an_engine_that_a_reload_changed_takes_over_the_pages_on_disk(
         await cached(served, f"{asked}?")
     assert await cached(served, f"{kept} After?") >= 64
     assert (await figures(served))["restored_tokens"] >= 64
+
+
+async def until(served: Process, *, running: int) -> dict[str, int]:
+    """The engine's numbers once so many sequences run; it is asked between two steps."""
+    while (now := await figures(served)).get("running") != running:
+        await asyncio.sleep(0)
+    return now
+
+
+async def test_a_client_that_leaves_frees_its_pages_behind_the_relay(served: Process) -> None:
+    await purge(served, all=True)
+    before = await until(served, running=0)
+    left = [
+        asyncio.create_task(ask(served, f"Count from {n}.", stream=bool(n % 2), **ENDLESS))
+        for n in range(4)
+    ]
+    during = await until(served, running=4)
+    assert during["free_pages"] < before["free_pages"]
+    for task in left:
+        task.cancel()
+    after = await until(served, running=0)
+    assert after["free_pages"] == before["free_pages"]
+    generated = after["generated_tokens"] - before["generated_tokens"]
+    assert generated < ENDLESS["max_tokens"], "of all four together: none was written to its end"
+
+
+async def test_an_engine_killed_under_the_load_of_all_workers_is_asked_again_and_back(
+    served: Process,
+) -> None:
+    kept = await ask(served, STORY, max_tokens=2, temperature=0)
+    assert kept.status_code == 200, kept.text
+    in_flight = [asyncio.create_task(ask(served, f"Sum {n}.", **ENDLESS)) for n in range(4)]
+    await until(served, running=4)
+    engine = engine_of(served)
+    async with openai.AsyncOpenAI(base_url=f"{served.url}/v1", api_key="k", max_retries=5) as sdk:
+        patient = asyncio.create_task(
+            sdk.chat.completions.create(
+                model="test-1", messages=[{"role": "user", "content": "Wait."}], max_tokens=60,
+                temperature=0, extra_body={"ignore_eos": True},
+            )
+        )  # fmt: skip
+        await until(served, running=5)
+        engine.kill()
+        for answer in await asyncio.gather(*in_flight):
+            assert (answer.status_code, answer.headers["retry-after"]) == (503, "1")
+            assert answer.headers["x-should-retry"] == "true"
+            assert answer.json()["error"]["code"] == "engine_restarting"
+        hits = await asyncio.gather(
+            *(ask(served, STORY, max_tokens=2, temperature=0) for _ in range(4))
+        )
+        assert [(hit.status_code, hit.text) for hit in hits] == [(200, kept.text)] * 4
+        assert (await patient).choices[0].finish_reason == "length"
+    assert engine_of(served).pid != engine.pid
+    assert (await until(served, running=0))["restarts"] == 1
+    assert await cached(served, f"{STORY} Again?") >= 64, "from disk"
+
+
+def engine_of(served: Process) -> psutil.Process:
+    [engine] = (
+        child
+        for child in psutil.Process(served.process.pid).children(recursive=True)
+        if "engine.process.worker" in child.cmdline()
+    )
+    return engine
