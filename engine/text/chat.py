@@ -4,22 +4,17 @@ but the template writes special tokens."""
 from collections.abc import Sequence
 from typing import Any
 
-import jinja2
-
 from engine.errors import ModelUnusable, RequestRefused
 from engine.process.protocol import Message
-from engine.text.allowance import AllowanceSpent, allowance
 from engine.text.guarded import GuardedEncoder
 from engine.text.length import refuse_too_long
+from engine.text.renderer import Renderer, TemplateFault
 from engine.text.shield import Shield, Spellings
-from engine.text.templating import RENDER_FAULTS, template_environment
 from engine.text.tokenizer import Tokenizer
 from engine.text.toolformat import knows_tools, tool_format
 from engine.text.turns import turn
 
 _PROBE = "Hello7"
-_CPU_S = 2.0
-_MEMORY_BYTES = 512 * 2**20
 
 
 class ChatTemplate:
@@ -30,6 +25,7 @@ class ChatTemplate:
         source: str,
         tokenizer: Tokenizer,
         *,
+        renderer: Renderer,
         bos: str = "",
         eos: str = "",
         tool_use: str | None = None,
@@ -37,14 +33,16 @@ class ChatTemplate:
         """`tool_use` takes the place of `source` in requests with tools, for models that have a
         template of that name. Raises ModelUnusable for a template that is broken."""
         self._tokens = {"bos_token": bos, "eos_token": eos}
-        self._template = _compiled(source)
-        self._tool_use = self._template if tool_use is None else _compiled(tool_use)
-        self.tool_format = tool_format(tool_use or source)
-        self.knows_tools = knows_tools(tool_use or source)
+        self._renderer = renderer
+        self._template = source
+        self._tool_use = tool_use or source
+        self._check()
+        self.tool_format = tool_format(self._tool_use)
+        self.knows_tools = knows_tools(self._tool_use)
         """Else whoever renders has to say in words which tools there are."""
         self._tokenizer = tokenizer
         controls = tokenizer.special_texts
-        written = _written_by(source + (tool_use or ""), tokenizer.added_texts)
+        written = _written_by(source + self._tool_use, tokenizer.added_texts)
         self._spellings = Spellings((*controls, *written), in_answers=controls)
         self._encoder = GuardedEncoder(tokenizer, self._spellings.texts)
         self._as_parts = not self._takes(_PROBE) and self._takes([{"type": "text", "text": _PROBE}])
@@ -68,7 +66,7 @@ class ChatTemplate:
         try:
             turns = [turn(m, as_parts=self._as_parts) for m in shield.messages(messages)]
             text = self._render(turns, shield.value(tools))
-        except RENDER_FAULTS as error:
+        except (TemplateFault, RecursionError) as error:
             raise RequestRefused(
                 f"The model's chat template refuses these messages: {error}", param="messages"
             ) from error
@@ -79,31 +77,29 @@ class ChatTemplate:
         return self._encoder.encode(text, literal=shield.open)
 
     def _render(self, turns: list[dict[str, Any]], tools: list[dict[str, Any]]) -> str:
-        template = self._tool_use if tools else self._template
-        with allowance(cpu_s=_CPU_S, memory_bytes=_MEMORY_BYTES):
-            return template.render(
-                messages=turns,
-                tools=tools or None,
-                documents=None,
-                add_generation_prompt=True,
-                **self._tokens,
-            )
+        variables = {
+            "messages": turns,
+            "tools": tools or None,
+            "documents": None,
+            "add_generation_prompt": True,
+            **self._tokens,
+        }
+        return self._renderer.render(self._tool_use if tools else self._template, variables)
+
+    def _check(self) -> None:
+        try:
+            for source in {self._template, self._tool_use}:
+                self._renderer.check(source)
+        except TemplateFault as error:
+            raise ModelUnusable(f"the model's chat template is broken: {error}") from error
 
     def _takes(self, content: str | list[dict[str, str]]) -> bool:
         """Whether a turn with such content comes out as its text, and not as Python's."""
         try:
             text = self._render([{"role": "user", "content": content}], [])
-        except RENDER_FAULTS:
+        except TemplateFault:
             return False
         return _PROBE in text and "'type'" not in text
-
-
-def _compiled(source: str) -> jinja2.Template:
-    try:
-        with allowance(cpu_s=_CPU_S, memory_bytes=_MEMORY_BYTES):
-            return template_environment().from_string(source)
-    except (jinja2.TemplateError, AllowanceSpent) as error:
-        raise ModelUnusable(f"the model's chat template is broken: {error}") from error
 
 
 def _written_by(source: str, texts: Sequence[str]) -> list[str]:

@@ -6,6 +6,7 @@ from typing import Any
 from engine.errors import ModelUnusable
 from engine.sources.gguf import GGUFFile
 from engine.text.chat import ChatTemplate
+from engine.text.renderer import Renderer
 from engine.text.tokenizer import Tokenizer
 from engine.text.vocabulary.folder_facts import read_facts, read_object
 
@@ -65,4 +66,6 @@ def _template(
     default, tool_use = sources.get(_DEFAULT), sources.get(_TOOL_USE)
     if default is None:
         return None
-    return ChatTemplate(default, tokenizer, bos=bos, eos=eos, tool_use=tool_use)
+    return ChatTemplate(
+        default, tokenizer, renderer=Renderer(), bos=bos, eos=eos, tool_use=tool_use
+    )

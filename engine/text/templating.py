@@ -2,55 +2,19 @@
 
 import datetime
 import json
-from collections.abc import Sized
 from typing import Any, NoReturn
 
 import jinja2
 from jinja2 import nodes
-from jinja2.exceptions import SecurityError
 from jinja2.ext import Extension, loopcontrols
 from jinja2.parser import Parser
-from jinja2.runtime import Context
 from jinja2.sandbox import ImmutableSandboxedEnvironment
-
-from engine.text.allowance import AllowanceSpent
-
-RENDER_FAULTS = (
-    jinja2.TemplateError, TypeError, ValueError, LookupError, AttributeError, ArithmeticError,
-    RecursionError, AllowanceSpent,
-)  # fmt: skip
-"""What a template may raise over messages that it was not written for."""
-
-_MAX_NUMBER = 2**64
-_MAX_LENGTH = 2**20
-
-
-class _Sandbox(ImmutableSandboxedEnvironment):
-    """Nor may a template take all time by a product or a power: nothing interrupts those."""
-
-    intercepted_binops = frozenset({"*", "**"})
-
-    def call_binop(self, context: Context, operator: str, left: Any, right: Any) -> Any:
-        if operator == "**":
-            raise SecurityError("powers are not for templates")
-        if _size(left) * _size(right) > (_MAX_NUMBER if _are_numbers(left, right) else _MAX_LENGTH):
-            raise SecurityError("a product in the template is too large")
-        return super().call_binop(context, operator, left, right)
-
-
-def _are_numbers(left: Any, right: Any) -> bool:
-    return isinstance(left, int | float) and isinstance(right, int | float)
-
-
-def _size(value: Any) -> int | float:
-    if isinstance(value, int | float):
-        return abs(value)
-    return len(value) if isinstance(value, Sized) else 1
 
 
 def template_environment() -> ImmutableSandboxedEnvironment:
-    """Templates come with models, and are not trusted."""
-    environment = _Sandbox(
+    """Templates come with models, and are not trusted: see `engine.text.rendering` for the time
+    and the memory that they take."""
+    environment = ImmutableSandboxedEnvironment(
         trim_blocks=True, lstrip_blocks=True, extensions=[_Generation, loopcontrols]
     )
     environment.filters["tojson"] = _tojson

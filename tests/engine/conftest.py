@@ -11,6 +11,7 @@ from engine.kernels.check import load_kernels
 from engine.models.families import load_model
 from engine.sources.gguf import GGUFFile
 from engine.sources.weights import locate
+from engine.text.renderer import Renderer
 from engine.text.tokenizer import tokenizer_from_gguf
 
 
@@ -20,6 +21,12 @@ def one_thread() -> Iterator[None]:
     torch.set_num_threads(1)
     yield
     torch.set_num_threads(before)
+
+
+@pytest.fixture(scope="session")
+def renderer() -> Renderer:
+    """One process for all templates that do it no harm."""
+    return Renderer()
 
 
 @pytest.fixture(scope="session")

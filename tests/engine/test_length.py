@@ -7,6 +7,7 @@ from engine.errors import RequestRefused
 from engine.process.protocol import Message, Request
 from engine.text.chat import ChatTemplate
 from engine.text.prompts import Prompts
+from engine.text.renderer import Renderer
 from engine.text.tokenizer import Tokenizer
 
 MAX_TOKENS = 50
@@ -21,9 +22,11 @@ class Sparing(Tokenizer):
 
 
 @pytest.fixture
-def prompts(tiny: Kit) -> Prompts:
+def prompts(tiny: Kit, renderer: Renderer) -> Prompts:
     tokenizer = Sparing(tiny.tokenizer.vocabulary)
-    return Prompts(tokenizer, ChatTemplate(TEMPLATE, tokenizer), max_tokens=MAX_TOKENS)
+    return Prompts(
+        tokenizer, ChatTemplate(TEMPLATE, tokenizer, renderer=renderer), max_tokens=MAX_TOKENS
+    )
 
 
 @pytest.mark.parametrize(

@@ -18,6 +18,7 @@ from engine.process.protocol import Message
 from engine.sampling import Sampling
 from engine.sources.gguf import GGUFFile
 from engine.text.chat import ChatTemplate
+from engine.text.renderer import Renderer
 
 TIE = 1e-3
 # Our own, made by this engine when it had matched the other; and that one, where it is at hand.
@@ -68,10 +69,12 @@ def test_a_random_llama_gives_the_logits_of_transformers(
 
 @pytest.mark.parametrize("path", REFERENCES, ids=["own", "other"][: len(REFERENCES)])
 def test_greedy_tokens_and_log_probabilities_are_those_of_the_float32_reference(
-    smollm2: Kit, smollm2_file: GGUFFile, path: Path
+    smollm2: Kit, smollm2_file: GGUFFile, path: Path, renderer: Renderer
 ) -> None:
     """Token by token up to the first tie; prompts of up to 50 tokens, and one of 601."""
-    template = ChatTemplate(smollm2_file.get("tokenizer.chat_template"), smollm2.tokenizer)
+    template = ChatTemplate(
+        smollm2_file.get("tokenizer.chat_template"), smollm2.tokenizer, renderer=renderer
+    )
     pool = _pool(smollm2, "fp32")
     checked = 0
     for prompt in json.loads(path.read_text())["prompts"]:
