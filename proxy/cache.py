@@ -17,13 +17,14 @@ from index.nearest.vectorplace import Candidate
 from index.semantic import NoSemantic, Semantic, Sought
 from index.store import Lookup, NotStored, Stored
 from index.verdict import Rules
-from index.volatility.examples import Examples, Learned, NothingLearned
+from index.volatility.examples import Learned, NothingLearned
 from proxy.answer.freshness import Fresh, Stale, Unusable, is_due_early
 from proxy.answer.freshness import judge as judge_freshness
 from proxy.auditing.ledger import Tiers
 from proxy.auditing.tier import KNOWN_WRONG, Tier, mark_of
 from proxy.found import Found
-from proxy.meaning import asks_classifier
+from proxy.late import Late, brought
+from proxy.meaning import examples_of
 from proxy.metrics import Metrics
 from proxy.outcome import ExactHit, Near, SemanticHit
 from proxy.question import Question
@@ -58,6 +59,7 @@ class Cache:
         """Replaced together with it."""
         self._metrics = metrics
         self._clock = clock
+        self._late = Late()
 
     async def find(self, question: Question) -> Found:
         """Exact first; by meaning where the question is eligible and nothing exact was found."""
@@ -75,6 +77,7 @@ class Cache:
             further_tags=unfit.further_tags,
             embedding=unfit.embedding,
             embedder=unfit.embedder,
+            late=unfit.late,
             reasons=("vary",),
         )
         has_sought = isinstance(unfit.hit, SemanticHit)
@@ -107,6 +110,20 @@ class Cache:
                 self._metrics.recordings.labels(reason).inc()
                 return kept
 
+    async def caught_up(self, question: Question, found: Found) -> Found:
+        """With what a search that was late has brought by now: `barred`, or an embedding."""
+        sought = brought(found.late)
+        if sought is None or sought.embedding is None:
+            return found
+        try:
+            barred = await self._learned_bar(question, sought)
+        except Exception:  # a fault behind this border costs no answer
+            self._metrics.faults.labels("semantic").inc()
+            log.exception("what a late embedding tells is not known")
+            return found
+        embedded = found.embedded(sought.embedding, sought.embedder)
+        return msgspec.structs.replace(embedded, barred=barred)
+
     @property
     def embedder(self) -> str:
         """Identity of the embedder whose vectors new entries carry; empty without one."""
@@ -114,6 +131,7 @@ class Cache:
 
     async def close(self) -> None:
         """Let go of the embedder."""
+        await self._late.close()
         await self.semantic.close()
 
     async def find_exact(self, question: Question) -> Found:
@@ -133,18 +151,21 @@ class Cache:
             return Found(snapshot=lookup.snapshot, reasons=("key_collision",))
         match self._judge(lookup, entry, question, now):
             case Fresh(age_s=age_s, ttl_s=ttl_s) as fresh:
-                hit = ExactHit(
-                    entry=entry,
-                    age_s=age_s,
-                    ttl_s=ttl_s,
-                    is_due=self._is_due(fresh, entry, question),
+                is_due = self._is_due(fresh, entry, question)
+                hit = ExactHit(entry=entry, age_s=age_s, ttl_s=ttl_s, is_due=is_due)
+                return Found(
+                    hit=hit,
+                    snapshot=lookup.snapshot,
+                    embedding=entry.embedding,
+                    embedder=entry.embedder,
                 )
-                return Found(hit=hit, snapshot=lookup.snapshot)
             case Stale() as staleness:
                 return Found(
                     stale=entry,
                     staleness=staleness,
                     snapshot=lookup.snapshot,
+                    embedding=entry.embedding,
+                    embedder=entry.embedder,
                     reasons=staleness.reasons,
                 )
             case unusable:
@@ -156,34 +177,38 @@ class Cache:
         except Exception:  # a fault behind this border is a miss
             self._metrics.faults.labels("semantic").inc()
             log.exception("search by meaning failed, the request goes on without it")
-            return _with_reasons(exact, "semantic_fault")
+            return exact.because("semantic_fault")
 
     async def _meant(self, question: Question, exact: Found) -> Found:
         with question.call.timing.phase("embed"):
-            sought = await self._seek(question)
+            search = await self._search(question)
+        is_late = not search.done() or search.cancelled()
+        sought = Sought(reason="embedder_late") if is_late else search.result()
+        if sought.reason in _FAULTS:
+            self._metrics.faults.labels(_FAULTS[sought.reason]).inc()
         barred = await self._learned_bar(question, sought)
         if barred is not None:
             return Found(barred=barred, reasons=(barred,))
-        found = msgspec.structs.replace(
-            exact, hit=None, embedding=sought.embedding or b"", embedder=sought.embedder
-        )
+        found = msgspec.structs.replace(exact, hit=None, late=search if is_late else None)
+        if sought.embedding is not None:
+            found = found.embedded(sought.embedding, sought.embedder)
         if sought.reason:
-            return _with_reasons(found, sought.reason)
+            return found.because(sought.reason)
         if not question.eligibility.read:
             return found
         tier = self.tier(question)
         standing = None if tier is None else tier.standing
         if tier is not None and standing is None:
-            return _with_reasons(found, "tier_unknown")
+            return found.because("tier_unknown")
         hit, near = await self._first_accepted(question, sought, tier)
         found = msgspec.structs.replace(found, near=near)
         if hit is None:
             reasons = dict.fromkeys(one.reason for one in near)
-            return _with_reasons(found, *(reasons or ("no_candidate",)))
+            return found.because(*(reasons or ("no_candidate",)))
         if standing is None or standing.serves:
             return msgspec.structs.replace(found, hit=hit)
         withheld = msgspec.structs.replace(found, withheld=hit)
-        return _with_reasons(withheld, f"tier_{standing.state}")
+        return withheld.because(f"tier_{standing.state}")
 
     def tier(self, question: Question) -> Tier | None:
         """Of the question's policy; None without a semantic tier, or where nothing is audited."""
@@ -197,22 +222,14 @@ class Cache:
         semantic tier."""
         return None if question.rules is None else rules_now(question, self.tier(question))
 
-    async def _seek(self, question: Question) -> Sought:
-        policy = question.route.policy
-        fingerprint = question.fingerprint
+    async def _search(self, question: Question) -> asyncio.Task[Sought]:
+        policy, fingerprint = question.route.policy, question.fingerprint
         assert policy is not None
         assert policy.semantic is not None
         assert fingerprint is not None
-        search = self.semantic.search(
-            fingerprint.scope, fingerprint.prompt, limit=policy.semantic.candidates
-        )
-        try:
-            sought = await asyncio.wait_for(search, policy.semantic.deadline)
-        except TimeoutError:
-            sought = Sought(reason="embedder_late")
-        if sought.reason in _FAULTS:
-            self._metrics.faults.labels(_FAULTS[sought.reason]).inc()
-        return sought
+        tier = policy.semantic
+        search = self.semantic.search(fingerprint.scope, fingerprint.prompt, limit=tier.candidates)
+        return await self._late.search(search, deadline_s=tier.deadline)
 
     async def _learned_bar(self, question: Question, sought: Sought) -> str | None:
         """Why a question that no pattern names is volatile; a request that names a TTL is not."""
@@ -222,11 +239,7 @@ class Cache:
         assert question.fingerprint is not None
         if question.patterns and question.patterns.excuse(question.fingerprint.prompt):
             return None
-        examples = Examples(
-            volatile=policy.volatile.examples,
-            stable=policy.volatile.stable,
-            classifier=asks_classifier(policy.semantic, policy.volatile),
-        )
+        examples = examples_of(policy.semantic, policy.volatile)
         judged = self.learned.judge(sought.embedding, examples)
         try:
             return await asyncio.wait_for(judged, policy.semantic.deadline)
@@ -332,7 +345,3 @@ class Cache:
     def _fault(self, part: str, fault: IndexFault) -> None:
         self._metrics.faults.labels(part).inc()
         log.warning("%s failed, the request goes on without it: %s", part, fault)
-
-
-def _with_reasons(found: Found, *reasons: str) -> Found:
-    return msgspec.structs.replace(found, reasons=found.reasons + reasons)

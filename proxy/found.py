@@ -1,8 +1,11 @@
 """What a lookup knows of a question."""
 
+import asyncio
+
 import msgspec
 
 from index.entry import Entry, Snapshot
+from index.semantic import Sought
 from proxy.answer.freshness import Stale
 from proxy.outcome import ExactHit, Near, SemanticHit
 
@@ -25,6 +28,8 @@ class Found(msgspec.Struct, frozen=True, kw_only=True):
     embedding: bytes = b""
     embedder: str = ""
     """Identity of what made it."""
+    late: asyncio.Task[Sought] | None = None
+    """The search by meaning, where it missed its deadline."""
     barred: str | None = None
     """Why the question is volatile after all, as its embedding tells: it is to be forwarded as if
     there were no cache."""
@@ -32,3 +37,11 @@ class Found(msgspec.Struct, frozen=True, kw_only=True):
     """Why nothing is served, in the order of the lookups."""
     near: tuple[Near, ...] = ()
     """What was found by meaning and refused, best first."""
+
+    def embedded(self, embedding: bytes, embedder: str) -> "Found":
+        """With the embedding of its question."""
+        return msgspec.structs.replace(self, embedding=embedding, embedder=embedder, late=None)
+
+    def because(self, *reasons: str) -> "Found":
+        """With further reasons."""
+        return msgspec.structs.replace(self, reasons=self.reasons + reasons)

@@ -74,6 +74,7 @@ class Keeper:
         write then goes on by itself."""
         if not question.eligibility.write or found.snapshot is None:
             return NotKept(word="bypass", reason="")
+        found = await self._cache.caught_up(question, found)
         entry = self.judge(question, found, response, recording)
         if isinstance(entry, NotKept):
             self._metrics.recordings.labels(entry.word).inc()
@@ -107,6 +108,8 @@ class Keeper:
         to be one whose answers may be kept, and `found` to have a snapshot."""
         if not isinstance(recording, Complete):
             return NotKept(word="discarded", reason=recording.reason)
+        if found.barred is not None:
+            return NotKept(word="volatile", reason=f"{found.barred}, as its late embedding tells")
         named = response_tags(response.headers)
         if isinstance(named, Untaggable):
             return NotKept(word=named.reason, reason=named.reason)

@@ -8,6 +8,7 @@ import msgspec
 from index.embedders.calibration import AS_IT_IS, Calibration, calibration_of
 from index.guards.own import OwnRule, rule_of_pattern, rule_of_words
 from index.verdict import Rules, rules_for
+from index.volatility.examples import Examples
 from index.volatility.rules import Patterns, patterns_of
 from proxy.settings.config import Policy
 from proxy.settings.embedder import Embedder
@@ -54,6 +55,15 @@ def asks_classifier(tier: Semantic, volatile: Volatile) -> bool:
     if volatile.classifier is not None:
         return volatile.classifier
     return tier.profile != "intent"
+
+
+def examples_of(tier: Semantic, volatile: Volatile) -> Examples:
+    """What the embedding of a question is compared with to know whether it is volatile."""
+    return Examples(
+        volatile=volatile.examples,
+        stable=volatile.stable,
+        classifier=asks_classifier(tier, volatile),
+    )
 
 
 def _own_rule(refusal: Refusal) -> OwnRule:

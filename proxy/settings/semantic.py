@@ -46,7 +46,7 @@ class Semantic(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     candidates: Annotated[int, Meta(ge=1, le=64)] = 8
     """Nearest entries that are judged, one after the other."""
     deadline: Duration = default(Duration(0.25))
-    """A later embedding or search is a miss."""
+    """A later embedding or search is a miss; it goes on, and counts when the answer is kept."""
     guards: dict[str, Literal["on", "off"]] = {}
     """Switches single guards, by the name that they give as their reason, other than the profile
     does: `{tense: off}`."""
