@@ -39,8 +39,12 @@ class Thresholds(msgspec.Struct, frozen=True, kw_only=True):
     """… and the answer is yes or no, where every word decides; or rare words are exchanged."""
     exchanged: float
     """One word stands for another."""
-    per_word: float
-    """Asked on top for each further word."""
+    reworded: float
+    """Both have words of their own, and one has several: no two questions that differ in a single
+    thing, whose likeness would be that of all their other words."""
+    per_sign: float
+    """Asked in Chinese, where a word is a sign or two, in place of that: so much beyond `exchanged`
+    or `added` for each further word."""
     reordered: float
     """The words they share stand in another order, and others differ: then the sentence may have
     been turned. Where no other word differs, another order is always refused; so it is in Chinese,
@@ -64,23 +68,25 @@ class Rules(msgspec.Struct, frozen=True, kw_only=True):
 
 
 STRICT = Thresholds(
-    same=0.88,
+    same=0.91,
     added=0.92,
-    narrowed=0.96,
+    narrowed=0.97,
     decided=1.0,
-    exchanged=0.93,
-    per_word=0.01,
-    reordered=0.94,
+    exchanged=0.92,
+    reworded=0.91,
+    per_sign=0.025,
+    reordered=0.92,
     slip=0.60,
 )
 BALANCED = Thresholds(
-    same=0.80,
+    same=0.84,
     added=0.89,
-    narrowed=0.92,
+    narrowed=0.95,
     decided=1.0,
     exchanged=0.90,
-    per_word=0.01,
-    reordered=0.94,
+    reworded=0.86,
+    per_sign=0.025,
+    reordered=0.91,
     slip=0.60,
 )
 INTENT = Thresholds(
@@ -89,7 +95,8 @@ INTENT = Thresholds(
     narrowed=0.79,
     decided=0.79,
     exchanged=0.79,
-    per_word=0.0,
+    reworded=0.79,
+    per_sign=0.0,
     reordered=0.79,
     slip=0.79,
 )
@@ -151,7 +158,8 @@ def _scaled(default: Thresholds, threshold: float | None) -> Thresholds:
         narrowed=moved(default.narrowed),
         decided=moved(default.decided),
         exchanged=moved(default.exchanged),
-        per_word=default.per_word * share,
+        reworded=moved(default.reworded),
+        per_sign=default.per_sign * share,
         reordered=moved(default.reordered),
     )
 
@@ -208,25 +216,20 @@ def _measured(a: Parsed, b: Parsed, *, worth: float, rules: Rules) -> str | None
         alone = difference.exchanged + difference.added == 0
         if alone or a.chinese or b.chinese or worth < rules.thresholds.reordered:
             return WORD_ORDER
-    if CONTENT in rules.guards:
-        yes_or_no = a.yes_or_no or b.yes_or_no
-        if worth < _asked(difference, rules.thresholds, yes_or_no=yes_or_no):
-            return CONTENT
+    if CONTENT in rules.guards and worth < _asked(a, b, difference, rules.thresholds):
+        return CONTENT
     return None
 
 
-def _asked(difference: Difference, thresholds: Thresholds, *, yes_or_no: bool) -> float:
-    num_words = difference.exchanged + difference.added
-    if num_words == 0:
+def _asked(a: Parsed, b: Parsed, difference: Difference, thresholds: Thresholds) -> float:
+    num_further = difference.exchanged + difference.added - 1
+    if num_further < 0:
         return thresholds.same
-    return _asked_first(difference, thresholds, yes_or_no=yes_or_no) + thresholds.per_word * (
-        num_words - 1
-    )
-
-
-def _asked_first(difference: Difference, thresholds: Thresholds, *, yes_or_no: bool) -> float:
+    chinese = a.chinese or b.chinese
     if difference.exchanged and not difference.named:
-        return thresholds.exchanged
-    if difference.named or yes_or_no:
+        first = thresholds.exchanged if chinese or not num_further else thresholds.reworded
+    elif difference.named or a.yes_or_no or b.yes_or_no:
         return thresholds.decided
-    return thresholds.narrowed if difference.last else thresholds.added
+    else:
+        first = thresholds.narrowed if difference.last else thresholds.added
+    return first + thresholds.per_sign * num_further if chinese else first

@@ -48,7 +48,8 @@ _ANY = Thresholds(
     narrowed=-1.0,
     decided=-1.0,
     exchanged=-1.0,
-    per_word=0.0,
+    reworded=-1.0,
+    per_sign=0.0,
     reordered=-1.0,
     slip=-1.0,
 )

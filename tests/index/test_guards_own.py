@@ -69,7 +69,7 @@ def test_a_higher_threshold_keeps_the_profiles_in_their_order() -> None:
 
 
 def test_a_higher_threshold_narrows_all_others_in_proportion() -> None:
-    default, raised = rules_for("strict").thresholds, rules_for("strict", threshold=0.96).thresholds
-    assert raised.same == 0.96
+    default, raised = rules_for("strict").thresholds, rules_for("strict", threshold=0.97).thresholds
+    assert raised.same == 0.97
     assert raised.exchanged == pytest.approx(1 - (1 - default.exchanged) / 3)
     assert rules_for("strict", threshold=0.5).thresholds.exchanged == default.exchanged

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from index.embedders.calibration import Calibration
-from index.verdict import Accepted, Profile, Refused, judge, raised_by, rules_for
+from index.verdict import Accepted, Profile, Refused, Thresholds, judge, raised_by, rules_for
 
 STRICT = rules_for("strict")
 _NUMERIC = ("1", "0", "9" * 31, "-", ".", ",", ":", "e", "²", "½", " ", "k", " five", " million")
@@ -22,8 +22,8 @@ def test_the_same_text_is_accepted_whatever_it_says() -> None:
 
 
 def test_a_paraphrase_over_the_threshold_is_accepted_with_its_similarity() -> None:
-    verdict = judge("how do I fix a tap", "how can I repair a tap", similarity=0.9, rules=STRICT)
-    assert verdict == Accepted(0.9)
+    verdict = judge("how do I fix a tap", "how can I repair a tap", similarity=0.92, rules=STRICT)
+    assert verdict == Accepted(0.92)
 
 
 def test_a_similarity_under_the_threshold_is_refused_as_such() -> None:
@@ -36,8 +36,8 @@ def test_more_similarity_is_asked_for_in_what_it_is_worth() -> None:
     rules = rules_for("strict", calibration=crowded)
     asked, stored = "how do I fix a tap", "how can I repair a tap"
     assert judge(asked, stored, similarity=0.985, rules=rules) == Accepted(0.985)  # worth .925
-    assert judge(asked, stored, similarity=0.985, rules=raised_by(rules, 0.04)) == Accepted(0.985)
-    assert judge(asked, stored, similarity=0.985, rules=raised_by(rules, 0.05)) == Refused(
+    assert judge(asked, stored, similarity=0.985, rules=raised_by(rules, 0.01)) == Accepted(0.985)
+    assert judge(asked, stored, similarity=0.985, rules=raised_by(rules, 0.02)) == Refused(
         "similarity"
     )
 
@@ -66,8 +66,32 @@ def test_a_guard_that_is_switched_off_does_not_refuse() -> None:
 
 def test_an_exchanged_word_asks_for_more_similarity() -> None:
     a, b = "how do I paint a fence", "how do I paint a shed"
-    assert judge(a, b, similarity=0.9, rules=STRICT) == Refused("content")
+    assert judge(a, b, similarity=0.915, rules=STRICT) == Refused("content")
     assert judge(a, b, similarity=0.99, rules=STRICT) == Accepted(0.99)
+
+
+def test_further_words_ask_for_more_in_chinese_alone() -> None:
+    few, many = "怎么做蛋糕", "怎么做蛋糕才松软好吃"
+    assert judge(few, many, similarity=0.98, rules=STRICT) == Refused("content")
+    a, b = "how do I keep a lawn neat", "how do I keep a lawn neat, green and dense"
+    assert judge(a, b, similarity=0.98, rules=STRICT) == Accepted(0.98)
+
+
+def test_several_other_words_ask_for_less_similarity_than_one_exchanged() -> None:
+    stored = "how do I train a puppy to walk calmly"
+    exchanged, reworded = (
+        stored.replace("puppy", "kitten"),
+        "how do I teach a young dog to walk calmly",
+    )
+    rules = rules_for("balanced")
+    assert judge(exchanged, stored, similarity=0.88, rules=rules) == Refused("content")
+    assert judge(reworded, stored, similarity=0.88, rules=rules) == Accepted(0.88)
+
+
+@pytest.mark.parametrize("name", msgspec.structs.fields(Thresholds), ids=lambda each: each.name)
+def test_strict_asks_for_no_less_than_balanced(name: msgspec.structs.FieldInfo) -> None:
+    strict, balanced = STRICT.thresholds, rules_for("balanced").thresholds
+    assert getattr(strict, name.name) >= getattr(balanced, name.name)
 
 
 def test_a_rare_word_is_no_other_word_for_a_rare_one() -> None:
@@ -84,7 +108,7 @@ def test_other_roles_are_refused_as_word_order() -> None:
 
 def test_another_order_may_pass_where_other_words_differ_too() -> None:
     a, b = "why did traders leave the old port", "why did the old port lose its traders"
-    assert judge(a, b, similarity=0.93, rules=STRICT) == Refused("word_order")
+    assert judge(a, b, similarity=0.915, rules=STRICT) == Refused("word_order")
     assert judge(a, b, similarity=0.98, rules=STRICT) == Accepted(0.98)
 
 
