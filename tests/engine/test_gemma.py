@@ -1,6 +1,7 @@
-"""Gemma 3 270M as a package carries it: its greedy tokens with a float32 cache.
+"""Gemma 3 270M as a package carries it: greedy tokens over a float32 cache, and over INT8 pages.
 
-Two kinds of layers with a RoPE each, windows of 512 tokens, one KV head of 256 channels.
+Two kinds of layers with a RoPE each, windows of 512 tokens, one KV head of 256 channels, whose
+INT8 pages have a scale for each 32 channels.
 """
 
 import importlib
@@ -12,10 +13,14 @@ import msgspec
 import pytest
 import torch
 from enginekit import reference_paths
+from prose import BRIDGE, LIGHTHOUSE, MARKET
 
 from engine.batch import Chunk, build_batch
+from engine.config import EngineConfig
+from engine.kernels.check import load_kernels
 from engine.kv.pages import PageLayout
 from engine.kv.pool import PagePool
+from engine.loading import make_pool
 from engine.models.families import load_model
 from engine.models.model import Model
 from engine.sources.gguf import GGUFFile
@@ -39,7 +44,13 @@ def file() -> GGUFFile:
 
 @pytest.fixture(scope="module")
 def gemma(file: GGUFFile) -> Model:
-    return load_model(file, weights="fp32", max_positions=1024, progress=lambda _: None)
+    return load_model(
+        file,
+        weights="fp32",
+        max_positions=1024,
+        progress=lambda _: None,
+        kernels=load_kernels(),
+    )
 
 
 @pytest.fixture(scope="module")
@@ -47,13 +58,16 @@ def tokenizer(file: GGUFFile) -> Tokenizer:
     return tokenizer_from_gguf(file)
 
 
-def _logits(model: Model, ids: list[int], *, first: int) -> torch.Tensor:
-    """Of positions from `first` on, in two chunks, so that the second looks back into pages."""
+def _unquantised(model: Model, ids: list[int]) -> PagePool:
     layout = PageLayout.of(model.shape, dtype="fp32", page_tokens=32)
-    pool = PagePool(layout, layout.num_pages(len(ids)))
+    return PagePool(layout, layout.num_pages(len(ids)))
+
+
+def _logits(model: Model, pool: PagePool, ids: list[int], *, first: int) -> torch.Tensor:
+    """Of positions from `first` on, in two chunks, so that the second looks back into pages."""
     rows = []
     for begin, end in ((0, first), (first, len(ids))):
-        pages = range(layout.num_pages(end))
+        pages = range(pool.layout.num_pages(end))
         chunk = Chunk(token_ids=ids[begin:end], first=begin, pages=pages, samples=True)
         batch = build_batch([chunk], page_tokens=32)
         rows.append(torch.arange(end - begin) if begin else torch.tensor([end - 1]))
@@ -66,7 +80,8 @@ def _check(
     model: Model, ids: list[int], greedy: list[int], margins: list[float], top5: Any = ()
 ) -> int:
     """How many tokens were compared: up to the first tie. `top5`: of each place, also behind it."""
-    logits = _logits(model, ids + greedy[:-1], first=len(ids) - 1)
+    whole = ids + greedy[:-1]
+    logits = _logits(model, _unquantised(model, whole), whole, first=len(ids) - 1)
     for row, top in zip(logits.log_softmax(-1), top5, strict=False):
         assert torch.allclose(row[top["ids"]], torch.tensor(top["logprobs"]), atol=1e-4)
     for at, (token_id, margin) in enumerate(zip(greedy, margins, strict=True)):
@@ -98,3 +113,22 @@ def test_greedy_tokens_and_log_probabilities_are_those_of_the_float32_reference(
             top5 = prompt["top5"] if len(ids) < 9 else ()
             compared += _check(gemma, ids, prompt["greedy_ids"], prompt["margins"], top5)
     assert compared > 200
+
+
+def test_int8_pages_keep_the_distribution_of_unquantised_ones(
+    gemma: Model, tokenizer: Tokenizer
+) -> None:
+    """The last of more tokens than the window sees, by the C++ kernel where there is one."""
+    ids = tokenizer.encode(LIGHTHOUSE + BRIDGE + MARKET)
+    assert len(ids) > 512 + 50
+    first = len(ids) - 256
+    config = EngineConfig(model="", kv_dtype="int8", kv_memory_bytes=16 * 2**20)
+    pool = make_pool(config, gemma, tokenizer)
+    assert pool.layout.num_groups == 8
+    exact = _logits(gemma, _unquantised(gemma, ids), ids, first=first).log_softmax(-1)
+    rounded = _logits(gemma, pool, ids, first=first).log_softmax(-1)
+    kl = (exact.exp() * (exact - rounded)).sum(-1).mean().item()
+    kept = (exact.argmax(-1) == rounded.argmax(-1)).float().mean().item()
+    print(f"INT8 pages, {len(ids)} tokens: KL {kl:.2e}, top-1 kept {kept:.4f}")
+    assert 0 < kl <= 2.6e-4
+    assert kept >= 0.988

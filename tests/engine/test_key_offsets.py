@@ -3,72 +3,69 @@
 import msgspec
 import torch
 from enginekit import Kit
+from prose import BRIDGE
 
 from engine.batch import Chunk, build_batch
-from engine.kv.centre import key_centres
-from engine.kv.pages import PageLayout
-from engine.kv.pool import LayerPages, PagePool
-from engine.kv.quant import KeyCentres
-from engine.models.calibration import calibrate
+from engine.config import EngineConfig
+from engine.kv.pool import PagePool
+from engine.loading import make_pool
+from engine.models.families import load_model
+from engine.sources.blueprint import QWEN2, Blueprint
+from engine.sources.gguf import GGUFFile
 
-TEXT = """\
-The bridge had been closed since spring, so the bus took the long way round: past the mill, past \
-the two farms, and along the canal, where 14 boats lay side by side. "It adds 20 minutes," said \
-the driver, "and nobody complains any more." Each stop had a name older than the road. At the \
-third a woman with a cello got in, paid for two, and put the cello by the window.
-"""
+LOUD = {30: 60.0, 31: -45.0, 62: 30.0, 63: -90.0}
+"""By channel. Those that RoPE turns slowest, as in Qwen2: over a text they stay what they are."""
 
 
-class _Offset:
-    """In the place of a layer's `write`."""
+class Biased(GGUFFile):
+    """A Llama as a Qwen2 whose keys have a bias."""
 
-    def __init__(self, layer: LayerPages, offset: torch.Tensor) -> None:
-        self._write = layer.write
-        self._offset = layer.turn(offset)
+    @property
+    def names(self) -> frozenset[str]:  # type: ignore[override]  # cached where nothing is added
+        layers = range(super().blueprint(max_positions=1).shape.num_layers)
+        return super().names | {f"blk.{n}.attn_{part}.bias" for n in layers for part in "qkv"}
 
-    def __call__(
-        self,
-        keys: torch.Tensor,
-        values: torch.Tensor,
-        slots: torch.Tensor,
-        begins: torch.Tensor | None,
-    ) -> None:
-        self._write(keys + self._offset, values, slots, begins)
+    def blueprint(self, *, max_positions: int) -> Blueprint:
+        written = super().blueprint(max_positions=max_positions)
+        return msgspec.structs.replace(written, family=QWEN2)
+
+    def tensor(self, name: str) -> torch.Tensor:
+        if not name.endswith(".bias"):
+            return super().tensor(name)
+        bias = torch.zeros(self.shape(name.replace("bias", "weight"))[0])
+        if "attn_k" in name:
+            heads = bias.view(-1, 64)
+            heads[:, list(LOUD)] = torch.tensor(list(LOUD.values()))
+        return bias
 
 
-@torch.inference_mode()
-def _logprobs(
-    kit: Kit, ids: list[int], dtype: str, offsets: torch.Tensor, centres: KeyCentres
-) -> torch.Tensor:
-    layout = PageLayout.of(kit.model.shape, dtype=dtype, page_tokens=32)
-    num_pages = layout.num_pages(len(ids))
-    pool = PagePool(layout, num_pages, key_centres=centres if layout.has_scales else None)
-    for layer, offset in zip(pool.layers, offsets, strict=True):
-        layer.write = _Offset(layer, offset)
-    chunk = Chunk(token_ids=ids, first=0, pages=range(num_pages), samples=True)
+def _pool(kit: Kit, dtype: str) -> PagePool:
+    config = EngineConfig(model="", kv_dtype=dtype, kv_memory_bytes=16 * 2**20)
+    return make_pool(config, kit.model, kit.tokenizer)
+
+
+def _divergence(kit: Kit, pool: PagePool) -> float:
+    """Of next tokens, from those over exact pages: KL in nats."""
+    ids = kit.tokenizer.encode(BRIDGE)
+    chunk = Chunk(token_ids=ids, first=0, pages=range(16), samples=True)
     batch = msgspec.structs.replace(
         build_batch([chunk], page_tokens=32), sampled_rows=torch.arange(len(ids))
     )
-    return kit.model.forward(batch, pool).log_softmax(-1)
+    exact, rounded = (
+        kit.model.forward(batch, pages).log_softmax(-1) for pages in (_pool(kit, "fp32"), pool)
+    )
+    return (exact.exp() * (exact - rounded)).sum(-1).mean().item()
 
 
-def test_offsets_of_keys_leave_the_divergence_within_twice(smollm2: Kit) -> None:
-    torch.manual_seed(1)
-    ids = smollm2.tokenizer.encode(TEXT)
-    centres = key_centres(calibrate(smollm2.model, smollm2.tokenizer, page_tokens=32))
-    none = torch.zeros_like(centres.usual)
-    loud = none.clone()
-    loud[..., [3, 19, 40, 55]] = torch.tensor([60.0, -45.0, 30.0, -90.0])
-    shifted = KeyCentres(usual=centres.usual + loud, first=centres.first + loud)
-    exact = _logprobs(smollm2, ids, "fp32", none, centres)
-
-    def divergence(dtype: str, offsets: torch.Tensor, taken_off: KeyCentres) -> float:
-        rounded = _logprobs(smollm2, ids, dtype, offsets, taken_off)
-        return (exact.exp() * (exact - rounded)).sum(-1).mean().item()
-
+def test_calibration_finds_the_offsets_that_a_bias_gives_to_keys(
+    smollm2: Kit, smollm2_file: GGUFFile
+) -> None:
+    model = load_model(
+        Biased(smollm2_file.path), weights="fp32", max_positions=512, progress=lambda _: None
+    )
+    loud = Kit(model, smollm2.tokenizer)
     for dtype in ("int8", "int8-hq"):
-        usual = divergence(dtype, none, centres)
-        assert divergence(dtype, loud, shifted) < 2 * usual
-        assert divergence(dtype, loud, centres) > 3 * usual, (
-            "the case is no case without the centre"
-        )
+        plain_pool = _pool(smollm2, dtype)
+        usual = _divergence(smollm2, plain_pool)
+        assert _divergence(loud, _pool(loud, dtype)) < 2 * usual
+        assert _divergence(loud, plain_pool) > 3 * usual, "the case is no case without the centre"

@@ -7,6 +7,7 @@ import msgspec
 import pytest
 import torch
 from enginekit import Kit, answer, drain, reference_paths, write_tiny
+from prose import LIGHTHOUSE
 
 from engine.batch import Chunk, build_batch
 from engine.config import EngineConfig
@@ -110,23 +111,8 @@ def test_the_running_engine_gives_the_same_greedy_tokens_as_one_prefill(smollm2:
         assert answers[number, 0].text == text, prompt["name"]
 
 
-TEXT = """\
-A lighthouse keeper wrote every evening what the day had brought: the wind, the ships, the birds \
-that struck the glass. On 3 May 1921 he counted 41 sails. Nobody read the books until a teacher \
-found them in a cellar, 60 years on, and gave each pupil one month to copy out. They learned that \
-storms come from the west, that whales pass twice a year, and that the keeper had a dog called \
-Bruno. One girl asked why he never wrote about himself. Perhaps, said the teacher, he did.
-
-def tide(hour): return 2.1 * sin(hour / 12.4 * 2 * pi)  # metres above the mean
-
-The class put the numbers into a table: days in the rows, wind and rain in the columns. Then they \
-drew a line for each month, in blue for calm and red for rough weather. What surprised them most \
-was how little had changed. "We could be reading about last week," said one of them.
-"""
-
-
 def test_int8_pages_keep_the_distribution_of_unquantised_ones(smollm2: Kit) -> None:
-    ids = smollm2.tokenizer.encode(TEXT)
+    ids = smollm2.tokenizer.encode(LIGHTHOUSE)
     exact = _logits(smollm2.model, _pool(smollm2, "fp32"), ids).log_softmax(-1)
     rounded = _logits(smollm2.model, _pool(smollm2, "int8"), ids).log_softmax(-1)
     kl = (exact.exp() * (exact - rounded)).sum(-1).mean().item()
