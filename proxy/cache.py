@@ -200,15 +200,15 @@ class Cache:
         standing = None if tier is None else tier.standing
         if tier is not None and standing is None:
             return found.because("tier_unknown")
-        hit, near = await self._first_accepted(question, sought, tier)
-        found = msgspec.structs.replace(found, near=near)
-        if hit is None:
-            reasons = dict.fromkeys(one.reason for one in near)
+        found = await self._first_accepted(question, sought, tier, found)
+        if found.hit is not None and not (standing is None or standing.serves):
+            found = msgspec.structs.replace(found, hit=None, withheld=found.hit)
+        if standing is not None and found.withheld is not None:
+            return found.because(f"tier_{standing.state}")
+        if found.hit is None:
+            reasons = dict.fromkeys(one.reason for one in found.near)
             return found.because(*(reasons or ("no_candidate",)))
-        if standing is None or standing.serves:
-            return msgspec.structs.replace(found, hit=hit)
-        withheld = msgspec.structs.replace(found, withheld=hit)
-        return withheld.because(f"tier_{standing.state}")
+        return found
 
     def tier(self, question: Question) -> Tier | None:
         """Of the question's policy; None without a semantic tier, or where nothing is audited."""
@@ -252,29 +252,32 @@ class Cache:
             return None
 
     async def _first_accepted(
-        self, question: Question, sought: Sought, tier: Tier | None
-    ) -> tuple[SemanticHit | None, tuple[Near, ...]]:
-        """The hit, and what was refused before it."""
-        refused: list[Near] = []
+        self, question: Question, sought: Sought, tier: Tier | None, found: Found
+    ) -> Found:
+        """With the hit, and what was refused before it; without one, with the first candidate that
+        audits alone refuse."""
+        asked, usual = rules_now(question, tier), question.rules
+        near: list[Near] = []
+        withheld = None
         for candidate in sought.candidates:
-            found = await self._tried(question, candidate, sought, tier)
-            if not isinstance(found, str):
-                return found, tuple(refused)
-            refused.append(near_of(candidate, found))
-        return None, tuple(refused)
+            tried = await self._tried(question, candidate, sought, tier, asked)
+            if not isinstance(tried, str):
+                return msgspec.structs.replace(found, hit=tried, near=tuple(near))
+            near.append(near_of(candidate, tried))
+            if withheld is None and usual is not None and usual != asked:
+                tried = await self._tried(question, candidate, sought, tier, usual)
+                withheld = None if isinstance(tried, str) else tried
+        return msgspec.structs.replace(found, withheld=withheld, near=tuple(near))
 
     async def _tried(
-        self, question: Question, candidate: Candidate, sought: Sought, tier: Tier | None
+        self, question: Question, of: Candidate, sought: Sought, tier: Tier | None, rules: Rules
     ) -> SemanticHit | str:
         """Judged by the index's estimate, then by the embedding that the entry itself carries."""
-        rules = rules_now(question, tier)
-        reason = refusal(question, candidate, candidate.similarity, rules)
+        reason = refusal(question, of, of.similarity, rules)
         if reason is not None:
             return reason
-        hit = await self._marked(question, candidate, sought, tier)
-        if isinstance(hit, str):
-            return hit
-        return refusal(question, candidate, hit.similarity, rules) or hit
+        hit = await self._marked(question, of, sought, tier)
+        return hit if isinstance(hit, str) else refusal(question, of, hit.similarity, rules) or hit
 
     async def _marked(
         self, question: Question, candidate: Candidate, sought: Sought, tier: Tier | None

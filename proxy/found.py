@@ -19,7 +19,8 @@ class Found(msgspec.Struct, frozen=True, kw_only=True):
 
     hit: ExactHit | SemanticHit | None = None
     withheld: SemanticHit | None = None
-    """Would be the hit if its tier served at the time (`index.audit.standing`)."""
+    """Would be the hit if its tier served at the time, or had not been tightened
+    (`index.audit.standing`)."""
     stale: Entry | None = None
     staleness: Stale | None = None
     snapshot: Snapshot | None = None

@@ -10,6 +10,11 @@ proven sooner from the beginning than by going on. Every field of the totals onl
 transition is a field too: so any number of processes may add to them in any order, or decide on the
 same transition twice, and all see the same standing.
 
+A label tells at which steps its hit would still be one, and hits that only a step has refused are
+audited at the rate of those that are served: so at each step the labels are a fair sample of its
+hits, and what is decided about a step goes by its own. A tier whose hits all lie below its step
+thus still learns whether to step back.
+
 Error budgets. An opening is wrong when more hits are wrong than `max_error`; over all epochs
 together that happens with probability alpha at most: the bound that begins with epoch e has
 6 / (pi (e + 1))^2 of it, shared among the steps at which the tier may open. It goes on through the
@@ -69,7 +74,7 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True):
     """How often the similarity asked for was raised."""
     state: State
     counts: Counts
-    """Labels of this epoch."""
+    """Labels of this epoch, of hits at this step."""
     lower: float
     """More hits than this share are wrong. 0 while nothing is served: not asked then."""
     upper: float
@@ -89,7 +94,7 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True):
 
 def label_field(standing: Standing, label: Label, *, step: int) -> str:
     """The field that counts a hit audited under `standing`; `step` is the last one at which it
-    would still be a hit."""
+    would still be a hit, which may be one before the standing's own."""
     return f"{standing.epoch}.{label}.{step}"
 
 
@@ -106,7 +111,7 @@ def reported_field(epoch: int) -> str:
 def stand(totals: Totals, terms: Terms) -> Standing:
     """The standing that follows from all that was counted."""
     now = _present(totals, terms)
-    counts = _counts(totals, now.number)
+    counts = _counts(totals, now)
     lowest = 0.0
     if now.serves:
         lowest = lower(counts, alpha=terms.alpha, expected=_expected(terms))
@@ -139,8 +144,8 @@ class _Epoch(msgspec.Struct, frozen=True, kw_only=True):
     step: int
     has_served: bool
     """In this epoch or before it."""
-    before: int | None = None
-    """The step at which the bound of the epoch before goes on here; None where it does not."""
+    goes_on: bool = False
+    """The bound of the epoch before goes on here."""
 
 
 def _present(totals: Totals, terms: Terms) -> _Epoch:
@@ -157,15 +162,11 @@ def _following(totals: Totals, now: _Epoch) -> _Epoch | None:
     if ends and now.serves:
         return _Epoch(number=number, serves=False, step=0, has_served=True)
     if ends:
-        step = max(ends)
-        return _Epoch(number=number, serves=True, step=step, has_served=True, before=step)
-    if not totals.get(f"{now.number}.again"):
+        return _Epoch(number=number, serves=True, step=max(ends), has_served=True, goes_on=True)
+    agains = [step for step in range(NUM_STEPS) if totals.get(f"{now.number}.again.{step}")]
+    if not agains:
         return None
-    if not now.serves:
-        return msgspec.structs.replace(now, number=number)
-    return msgspec.structs.replace(
-        now, number=number, step=max(0, _tightened(totals, now) - 1), before=0
-    )
+    return msgspec.structs.replace(now, number=number, step=max(agains), goes_on=now.serves)
 
 
 def _tightened(totals: Totals, now: _Epoch) -> int:
@@ -178,28 +179,46 @@ def _due_while_serving(totals: Totals, now: _Epoch, terms: Terms) -> str | None:
     reported = totals.get(reported_field(now.number), 0)
     if reported >= MIN_REPORTS and reported > terms.max_error * hits:
         return f"{now.number}.end.0"
-    counts = _counts(totals, now.number)
-    found = evidence_above(counts, terms.max_error, expected=_expected(terms))
-    share = found / math.log(1 / terms.alpha)
+    share = _against(totals, now, terms)
     if share >= 1:
         return f"{now.number}.end.0"
-    wanted = min(int(share * NUM_STEPS), NUM_STEPS - 1)
+    wanted = _step_for(share)
     if wanted > now.step:
         return f"{now.number}.tight.{wanted}"
-    return f"{now.number}.again" if counts.total >= WINDOW else None
+    if _counts(totals, now, step=0).total < WINDOW:
+        return None
+    return f"{now.number}.again.{_step_back(totals, now, terms)}"
+
+
+def _step_back(totals: Totals, now: _Epoch, terms: Terms) -> int:
+    """The next epoch's step: one less, unless the hits of that step speak against it."""
+    less = max(0, now.step - 1)
+    return less if _step_for(_against(totals, now, terms, step=less)) <= less else now.step
+
+
+def _against(totals: Totals, now: _Epoch, terms: Terms, *, step: int | None = None) -> float:
+    """Share of the evidence needed to close that speaks against the hits of a step."""
+    counts = _counts(totals, now, step=step)
+    found = evidence_above(counts, terms.max_error, expected=_expected(terms))
+    return found / math.log(1 / terms.alpha)
+
+
+def _step_for(share: float) -> int:
+    """The step that so much of the evidence needed to close calls for."""
+    return min(int(share * NUM_STEPS), NUM_STEPS - 1)
 
 
 def _due_while_closed(totals: Totals, now: _Epoch, terms: Terms) -> str | None:
     for step in range(NUM_STEPS):
-        if _is_safe(_counts(totals, now.number, step=step), now, terms):
+        if _is_safe(_counts(totals, now, step=step), now, terms):
             return f"{now.number}.end.{step}"
-    counts = _counts(totals, now.number)
+    counts = _counts(totals, now)
     if counts.total < _LEAST_WINDOW:
         return None
     # About what a new epoch would need, if all of its labels were right.
     anew = (1 - math.log(_alpha(now.number + 1, terms))) / (terms.max_error * (1 - terms.misses))
     going_on = counts + Counts(agree=int(anew))
-    return None if _is_safe(going_on, now, terms) else f"{now.number}.again"
+    return None if _is_safe(going_on, now, terms) else f"{now.number}.again.0"
 
 
 def _is_safe(counts: Counts, now: _Epoch, terms: Terms) -> bool:
@@ -210,9 +229,9 @@ def _is_safe(counts: Counts, now: _Epoch, terms: Terms) -> bool:
 
 
 def _upper(totals: Totals, now: _Epoch, terms: Terms) -> float:
-    counts, alpha = _counts(totals, now.number), _alpha(now.number, terms)
-    if now.before is not None:
-        counts += _counts(totals, now.number - 1, step=now.before)
+    counts, alpha = _counts(totals, now), _alpha(now.number, terms)
+    if now.goes_on:
+        counts += _counts(totals, msgspec.structs.replace(now, number=now.number - 1))
         alpha = _alpha(now.number - 1, terms)
     return upper(
         counts,
@@ -227,11 +246,12 @@ def _alpha(epoch: int, terms: Terms) -> float:
     return terms.alpha * 6 / (math.pi * (epoch + 1)) ** 2
 
 
-def _counts(totals: Totals, epoch: int, *, step: int = 0) -> Counts:
-    """Labels of the hits that would still be hits at `step`."""
+def _counts(totals: Totals, epoch: _Epoch, *, step: int | None = None) -> Counts:
+    """Labels of the hits that would still be hits at `step`; by default at the epoch's own."""
+    steps = range(epoch.step if step is None else step, NUM_STEPS)
     return Counts(
         **{
-            label: sum(totals.get(f"{epoch}.{label}.{s}", 0) for s in range(step, NUM_STEPS))
+            label: sum(totals.get(f"{epoch.number}.{label}.{s}", 0) for s in steps)
             for label in LABELS
         }
     )

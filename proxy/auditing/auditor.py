@@ -2,6 +2,7 @@
 
     served hit       both fresh answers are asked for, a share of the hits
     hit not served   the first is the reader's own; the second is asked for where that differs
+    hit not served because audits ask for more similarity: the same, of the same share
 
 The first fresh answer is kept like any other, so that the question is an exact hit from then on.
 """
@@ -77,8 +78,14 @@ class Auditor:
 
     def withheld(self, question: Question, hit: SemanticHit, fresh: Flight) -> None:
         """A hit did not go out, and `fresh` was started for its reader. Returns at once."""
-        mark = hit.mark
-        if mark is not None and question.eligibility.write:
+        mark, policy = hit.mark, question.route.policy
+        assert policy is not None
+        assert policy.semantic is not None
+        if mark is None or not question.eligibility.write:
+            return
+        # Beside hits that are served: at their rate, or the labels would tell of these above all.
+        is_beside = mark.standing.serves and question.serves
+        if not is_beside or self._random() < policy.semantic.audit:
             self._begin(mark, lambda: self._of_withheld(question, hit, mark, fresh))
 
     async def settle(self) -> None:

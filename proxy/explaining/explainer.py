@@ -153,7 +153,7 @@ def _near(question: Question, found: Found, rules: Rules | None) -> tuple[NearVi
         return ()
     accepted = found.hit if isinstance(found.hit, SemanticHit) else found.withheld
     near = [_judged(fingerprint.prompt, one, rules) for one in found.near]
-    if accepted is not None:
+    if accepted is not None and all(one.key != accepted.entry.key for one in found.near):
         near.append(
             nearness(
                 fingerprint.prompt,

@@ -51,6 +51,7 @@ _OF_WORDS = {
     "semantic_fault": "the search by meaning failed",
     "no_candidate": "nothing in the scope is near",
     "tier_unknown": "the audits' counters are not read yet",
+    "tier_tightened": "audits ask for more similarity than it has",
     "tier_closed": "audits found too many wrong answers by meaning",
     "tier_shadow": "it is not proven yet that few answers by meaning are wrong",
     "known_wrong": "the two were found not to share an answer",

@@ -117,6 +117,23 @@ def test_a_window_begins_a_step_less_tightened():
     assert settle(totals, OPEN)[1].state == "open"
 
 
+def test_what_only_a_step_refuses_neither_closes_a_tier_nor_tells_of_its_bound():
+    totals = Counter({"0.tight.1": 1, "0.agree.1": 400, "0.stored_only.0": 60, "0.agree.0": 100})
+    totals, now = settle(totals, OPEN)
+    assert (now.state, now.step, now.counts) == ("tightened", 1, Counts(agree=400))
+    assert now.upper < 0.02
+    totals["0.agree.1"] += WINDOW
+    _, now = settle(totals, OPEN)
+    assert (now.epoch, now.step) == (1, 1), "the hits of the step before are still wrong"
+    assert now.is_proven
+
+
+def test_a_tier_whose_hits_all_lie_below_its_step_steps_back_when_they_are_right():
+    _, now = settle({"0.tight.1": 1, "0.agree.0": WINDOW}, OPEN)
+    assert (now.epoch, now.serves, now.step) == (1, True, 0)
+    assert now.is_proven, "by the very hits that are served from now on"
+
+
 def test_a_tier_in_the_shadow_begins_anew_when_its_labels_are_hopeless():
     _, now = settle({"0.stored_only.2": 100, "0.agree.2": 400}, SHADOW)
     assert (now.epoch, now.state) == (1, "shadow")

@@ -207,6 +207,29 @@ async def test_a_route_in_shadow_mode_is_audited_and_never_answered_from_the_cac
     assert "shadow-semantic" in status(answer)
 
 
+async def tighten(p):
+    ledger = p.proxy.audits.ledger
+    (tier,) = ledger.shown()
+    tier.pending["0.tight.1"] += 1
+    await ledger.refresh(tier)
+
+
+@pytest.mark.parametrize("share", [1, 0])
+async def test_what_only_tightening_refuses_is_audited_at_the_rate_of_hits(tmp_path, share):
+    """Else a tier whose hits all are refused so would never learn whether they are right."""
+    tier = f"audit: {share}, profile: intent, threshold: 0.98"
+    async with audited(Upstream(), tmp_path, semantic=tier) as p:
+        await p.ask(of("kettle"))
+        await tighten(p)
+        refused = await p.ask("How can I clean a kettle?")
+        await settled(p)
+        figures = (await p.http.get(f"{p.admin_url}/metrics")).text
+    assert refused.headers["x-cache"] == "miss"
+    assert "tier_tightened" in status(refused)
+    label = 'rejoinder_audits_total{policy="standard",result="stored_only"} 1.0'
+    assert (label in figures) == bool(share)
+
+
 async def test_what_audits_found_survives_a_restart(tmp_path):
     store = f"{{path: {tmp_path}/store.db}}"
     upstream = Upstream(lies=True)
