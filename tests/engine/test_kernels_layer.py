@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 import torch
 from enginekit import Kit, answer, drain, write_tiny
+from prose import LIGHTHOUSE
 
 from engine.batch import Chunk, build_batch
 from engine.kernels.bindings import Kernels
@@ -123,9 +124,9 @@ def test_what_served_is_counted(int8_tiny: Kit) -> None:
 def test_the_real_model_keeps_its_distribution_better_than_in_bf16(
     smollm2: Kit, smollm2_file: GGUFFile, kernels: Kernels
 ) -> None:
-    from test_model import TEXT, _logits, _pool
+    from test_model import _logits, _pool
 
-    ids = smollm2.tokenizer.encode(TEXT)
+    ids = smollm2.tokenizer.encode(LIGHTHOUSE)
     exact = _logits(smollm2.model, _pool(smollm2, "fp32"), ids).log_softmax(-1)
     model = load_model(
         smollm2_file, weights="int8", max_positions=512, progress=lambda _: None, kernels=kernels
