@@ -146,6 +146,8 @@ class MemoryStore:
         self._check_open()
         counters = self._tallies.setdefault(name, Counter())
         counters.update(add)
+        for spent in [field for field in add if counters[field] <= 0]:
+            del counters[spent]
         return dict(counters)
 
     def vectors(self, *, identity: str, dimension: int) -> None:

@@ -206,7 +206,8 @@ class Store(Protocol):
     async def tally(self, name: str, add: Mapping[str, int]) -> dict[str, int]:
         """Add to the counters of a name, which all who use the store share, and return all of them.
 
-        Counters begin at 0, are made by being added to, and outlive purges. `add` may be empty.
+        Counters begin at 0, are made by being added to, and outlive purges; one that comes to 0 or
+        less is forgotten. `add` may be empty.
         """
         ...
 

@@ -18,4 +18,5 @@ def add_to_tally(
         "ON CONFLICT (name, field) DO UPDATE SET value = value + ?3",
         [(name, field, number) for field, number in add.items()],
     )
+    connection.execute("DELETE FROM tally WHERE name = ? AND value <= 0", (name,))
     return read_tally(connection, name)

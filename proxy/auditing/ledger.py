@@ -2,7 +2,9 @@
 
 import asyncio
 import contextlib
+import heapq
 import logging
+import random
 from collections import Counter
 from collections.abc import Mapping
 from typing import Protocol
@@ -20,7 +22,10 @@ log = logging.getLogger("rejoinder.audit")
 _TELL_EVERY_S = 2.0
 """How long other processes may take to learn of a change."""
 _MAX_PAIRS = 10_000
-"""Pairs of a tier that are remembered as wrong; a tier with so many is closed by its audits."""
+"""Pairs of a tier that are remembered as wrong; with so many, its audits have closed it."""
+_NUM_SLOTS = 256
+"""Processes count what they have told in one of so many fields, so that these do not grow with each
+start. Two in one slot may drop what is in doubt, whatever it says; they never count it twice."""
 
 
 class Tiers(Protocol):
@@ -43,6 +48,7 @@ class Ledger:
         self._asked = asyncio.Event()
         self._in_order = asyncio.Lock()
         """What is learnt is never older than what was known."""
+        self._slot = f"told.{random.randrange(_NUM_SLOTS)}"  # noqa: S311  # spreads, protects nothing
 
     def tier(self, policy: str, semantic: Semantic, *, embedder: str) -> Tier:
         """See `Tiers.tier`."""
@@ -72,7 +78,9 @@ class Ledger:
         }
         kept = {tier.name for _, tier in self._latest.values()}
         self._tiers = {
-            name: one for name, one in self._tiers.items() if name in kept or one.pending
+            name: one
+            for name, one in self._tiers.items()
+            if name in kept or one.pending or one.in_doubt
         }
         for name, policy in policies.items():
             if policy.semantic is not None:
@@ -89,23 +97,21 @@ class Ledger:
 
     async def refresh(self, tier: Tier) -> None:
         """Tell what was counted here, learn what others have, and make the transitions that follow.
-        A store that fails is told the next time."""
+        A store that fails is told the next time, if it has not heard it all the same."""
         async with self._in_order:
             await self._refresh(tier)
 
     async def _refresh(self, tier: Tier) -> None:
-        add, tier.pending = tier.pending, Counter()
         try:
-            totals = await self._store.tally(tier.name, add)
-            add = Counter()
-            while (field := due(totals, tier.terms)) is not None:
+            totals = await self._told(tier)
+            # Nothing was due when it was looked at last.
+            while totals != tier.totals and (field := due(totals, tier.terms)) is not None:
                 totals = await self._store.tally(tier.name, {field: 1})
             num_pairs = totals.get(PAIRS, 0)
             if num_pairs != tier.num_pairs_seen:
-                tier.wrong_pairs = frozenset(await self._store.tally(_pairs(tier), {}))
+                tier.wrong_pairs = await self._store.tally(_pairs(tier), {})
                 tier.num_pairs_seen = num_pairs
         except StoreFault as fault:
-            tier.pending.update(add)
             self._metrics.faults.labels("store").inc()
             log.warning("the audits cannot be told to the store: %s", fault)
             return
@@ -113,22 +119,53 @@ class Ledger:
         tier.learn(totals)
         _log_change(tier, before)
 
+    async def _told(self, tier: Tier) -> dict[str, int]:
+        """The totals with what was counted here. Raises StoreFault, and also when it is cancelled
+        nothing is counted twice or lost."""
+        if tier.in_doubt:
+            heard = await self._store.tally(tier.name, {})
+            if heard.get(self._slot, 0) == tier.num_told:
+                tier.pending.update(tier.in_doubt)
+            tier.in_doubt = Counter()
+            tier.num_told = heard.get(self._slot, 0)
+        add = tier.in_doubt = tier.pending
+        tier.pending = Counter()
+        totals = await self._store.tally(tier.name, {**add, self._slot: 1} if add else {})
+        tier.in_doubt = Counter()
+        tier.num_told = totals.get(self._slot, 0)
+        return totals
+
     async def refuse(self, mark: Mark) -> None:
-        """These two questions never again share an answer."""
+        """These two questions never again share an answer, or not until as many others were
+        refused after them as are remembered."""
         tier = mark.tier
         if mark.pair in tier.wrong_pairs:
             return
-        if len(tier.wrong_pairs) >= _MAX_PAIRS:
-            log.warning("policy %s: more than %d pairs are wrong", tier.policy, _MAX_PAIRS)
-            return
-        tier.wrong_pairs |= {mark.pair}
+        latest = max(tier.wrong_pairs.values(), default=0)
+        oldest = _oldest(tier)
+        kept = {pair: at for pair, at in tier.wrong_pairs.items() if pair not in oldest}
+        tier.wrong_pairs = {**kept, mark.pair: latest + 1}
+        forgotten = {pair: -at for pair, at in oldest.items()}
         try:
-            await self._store.tally(_pairs(tier), {mark.pair: 1})
+            await self._store.tally(_pairs(tier), {mark.pair: latest + 1, **forgotten})
         except StoreFault as fault:
             self._metrics.faults.labels("store").inc()
             log.warning("a wrong answer is remembered in this process only: %s", fault)
             return
         tier.pending[PAIRS] += 1
+
+
+def _oldest(tier: Tier) -> dict[str, int]:
+    """What has to be forgotten of its pairs before another one is remembered."""
+    num_over = len(tier.wrong_pairs) + 1 - _MAX_PAIRS
+    if num_over <= 0:
+        return {}
+    if not tier.is_full:
+        tier.is_full = True
+        log.warning(
+            "policy %s: %d pairs are wrong; the oldest are forgotten", tier.policy, _MAX_PAIRS
+        )
+    return dict(heapq.nsmallest(num_over, tier.wrong_pairs.items(), key=lambda pair: pair[1]))
 
 
 def _pairs(tier: Tier) -> str:

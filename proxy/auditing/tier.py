@@ -37,15 +37,23 @@ class Tier:
         """None until the store has told; nothing is served by meaning before."""
         self.pending: Counter[str] = Counter()
         """Counted here and not yet told."""
-        self.wrong_pairs: frozenset[str] = frozenset()
-        """Pairs of questions that never again share an answer."""
+        self.in_doubt: Counter[str] = Counter()
+        """Told, and nobody knows whether the store has heard it."""
+        self.num_told = 0
+        """What the store has counted of tellings, by this process and those in its slot."""
+        self.wrong_pairs: Mapping[str, int] = {}
+        """Pairs of questions that share no answer any more; the greater the number, the later it
+        was found."""
         self.num_pairs_seen = 0
-        self._totals: Mapping[str, int] = {}
+        self.is_full = False
+        """More pairs were wrong than are remembered; that was said."""
+        self.totals: Mapping[str, int] = {}
+        """What the store had when it was asked last."""
 
     def learn(self, totals: Mapping[str, int]) -> None:
         """What the store has now; it alone counts, also where it has lost what it had."""
-        if self.standing is None or totals != self._totals:
-            self._totals = totals
+        if self.standing is None or totals != self.totals:
+            self.totals = totals
             self.standing = stand(totals, self.terms)
 
     def count_hit(self, standing: Standing) -> None:

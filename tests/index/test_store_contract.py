@@ -360,6 +360,12 @@ async def test_a_tally_adds_up_by_name_and_field(store):
     assert await store.tally("other", {"a": 7}) == {"a": 7}
 
 
+async def test_a_counter_that_comes_to_nothing_is_forgotten(store):
+    await store.tally("n", {"a": 3, "b": 1, "c": 1})
+    assert await store.tally("n", {"a": -3, "b": -2}) == {"c": 1}
+    assert await store.tally("n", {"a": 1}) == {"a": 1, "c": 1}
+
+
 async def test_a_tally_outlives_purges_and_sweeps(store):
     await put(store, "a")
     await store.tally("n", {"a": 1})

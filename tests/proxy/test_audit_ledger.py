@@ -1,9 +1,12 @@
 """What several processes know of their tiers."""
 
+import asyncio
+
 import pytest
 
 from index.errors import StoreFault
 from index.memory import MemoryStore
+from proxy.auditing import ledger as ledger_file
 from proxy.auditing.ledger import Ledger
 from proxy.auditing.tier import mark_of, name_of, pair_of
 from proxy.metrics import Metrics
@@ -14,14 +17,18 @@ SEMANTIC = Semantic(max_error=0.2)
 
 
 class Failing(MemoryStore):
-    """Its counters cannot be reached now and then."""
+    """Its counters cannot be reached now and then, or its reply gets lost."""
 
     fails = False
+    loses_reply = False
 
     async def tally(self, name, add):
         if self.fails:
             raise StoreFault("away")
-        return await super().tally(name, add)
+        totals = await super().tally(name, add)
+        if self.loses_reply:
+            raise StoreFault("late")
+        return totals
 
 
 @pytest.fixture
@@ -80,6 +87,53 @@ async def test_what_could_not_be_told_is_told_later(store):
     assert tier.standing.hits == 2
 
 
+async def test_what_was_told_and_not_acknowledged_is_counted_once(store):
+    ledger, tier = await ready(store)
+    tier.count_label(tier.standing, "agree", step=2)
+    store.loses_reply = True
+    await ledger.refresh(tier)
+    await ledger.refresh(tier)
+    store.loses_reply = False
+    tier.count_label(tier.standing, "agree", step=2)
+    await ledger.refresh(tier)
+    assert tier.standing.counts.agree == 2
+
+
+async def test_a_telling_that_is_cancelled_is_counted_once(store):
+    ledger, tier = await ready(store)
+    go_on, begun = asyncio.Event(), asyncio.Event()
+    tally = store.tally
+
+    async def waits(name, add):
+        begun.set()
+        await go_on.wait()
+        return await tally(name, add)
+
+    store.tally = waits
+    tier.count_label(tier.standing, "agree", step=2)
+    telling = asyncio.create_task(ledger.refresh(tier))
+    await begun.wait()
+    telling.cancel()
+    await asyncio.wait({telling})
+    go_on.set()
+    await ledger.refresh(tier)
+    assert tier.standing.counts.agree == 1
+
+
+async def test_of_too_many_wrong_pairs_the_oldest_are_forgotten_and_that_is_said_once(
+    store, monkeypatch, caplog
+):
+    monkeypatch.setattr(ledger_file, "_MAX_PAIRS", 3)
+    (one, here), (other, there) = await ready(store), await ready(store)
+    marks = [mark_of(here, scope="s", one="a", other=str(number)) for number in range(5)]
+    for mark in marks:
+        await one.refuse(mark)
+    await one.refresh(here)
+    await other.refresh(there)
+    assert set(there.wrong_pairs) == {mark.pair for mark in marks[2:]}
+    assert len([line for line in caplog.messages if "oldest are forgotten" in line]) == 1
+
+
 async def test_a_pair_that_one_process_refuses_is_refused_by_all(store):
     (one, here), (other, there) = await ready(store), await ready(store)
     mark = mark_of(here, scope="s", one="a", other="b")
@@ -101,7 +155,7 @@ async def test_a_store_that_lost_everything_begins_anew(store):
     store._tallies.clear()
     await ledger.refresh(tier)
     assert tier.standing.serves
-    assert tier.wrong_pairs == frozenset()
+    assert tier.wrong_pairs == {}
 
 
 def test_what_makes_other_hits_or_labels_makes_another_tier():
