@@ -56,11 +56,11 @@ class EngineClient:
         self,
         config: EngineConfig,
         *,
-        on_progress: Callable[[float], None] = lambda _: None,
+        on_progress: Callable[[Loading], None] = lambda _: None,
         shared: str | None = None,
     ) -> None:
-        """`on_progress` gets the share of the model that is loaded, also after restarts. `shared`:
-        the socket of a relay (`process.relay`), whose worker is used instead of one of our own."""
+        """`on_progress` hears how far the model is loaded, also after restarts. `shared`: the
+        socket of a relay (`process.relay`), whose worker is used instead of one of our own."""
         self._config = config
         self._shared = shared
         self._on_progress = on_progress
@@ -88,7 +88,7 @@ class EngineClient:
             self._supervisor.add_done_callback(lambda _: self._notify())
 
     def state(self) -> str:
-        """`ready`, `loading`, or why it cannot answer."""
+        """`ready`, `loading`, `downloading`, or why it cannot answer."""
         return "ready" if self._ready is not None else self._trouble
 
     @property
@@ -242,8 +242,9 @@ class EngineClient:
         | Outlined,
     ) -> None:
         match message:
-            case Loading(fraction=fraction):
-                self._on_progress(fraction)
+            case Loading(downloading=downloading):
+                self._trouble = "downloading" if downloading else "loading"
+                self._on_progress(message)
             case Ready():
                 self._ready = message
                 self._ready_since_s = asyncio.get_running_loop().time()

@@ -127,7 +127,10 @@ class Outline(msgspec.Struct, frozen=True, kw_only=True, tag=True):
 
 
 class Loading(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """The share of the model that is loaded; or it has to come from elsewhere before."""
+
     fraction: float
+    downloading: bool = False
 
 
 class Ready(msgspec.Struct, frozen=True, kw_only=True, tag=True):

@@ -50,6 +50,7 @@ class Relay:
         self._engine = EngineClient(config, on_progress=self._tell_progress)
         self._path = path
         self._server: asyncio.Server | None = None
+        self._loading: Loading | None = None
         self._clients: set[_Client] = set()
         self._serving: set[asyncio.Task[None]] = set()
         self._unused = asyncio.Event()
@@ -91,6 +92,8 @@ class Relay:
 
     async def _serve(self, client: "_Client") -> None:
         self._clients.add(client)
+        if self._loading is not None and self._loading.downloading:
+            client.write(self._loading)
         try:
             client.write(await self._engine.ready(timeout_s=_LOAD_DEADLINE_S))
             await _first({client.serve(), self._engine.down()})
@@ -104,9 +107,10 @@ class Relay:
             if not self._clients:
                 self._unused.set()
 
-    def _tell_progress(self, fraction: float) -> None:
+    def _tell_progress(self, loading: Loading) -> None:
+        self._loading = loading
         for client in self._clients:
-            client.write(Loading(fraction=fraction))
+            client.write(loading)
 
 
 async def _first(works: Iterable[Coroutine[None, None, None]]) -> None:

@@ -38,6 +38,7 @@ from engine.process.protocol import (
     Unusable,
     frame,
 )
+from engine.sources.weights import is_at_hand
 
 _RECEIVE_BYTES = 1 << 16
 _STDIN = 0
@@ -60,6 +61,8 @@ class Worker:
         configure = self._inbox.get()
         assert isinstance(configure, Configure), configure
         try:
+            if not is_at_hand(configure.config.model):
+                self._send([Loading(fraction=0.0, downloading=True)])
             loaded = load(configure.config, self._progress)
         except ModelUnusable as error:
             log.error("model unusable: %s", error)

@@ -16,28 +16,29 @@ def hub_folder(repository: str) -> Path:
     """`ORG/NAME` → its folder in the cache, without asking the network where it is whole.
     Raises ModelUnusable."""
     try:
-        return _cached(repository) or _downloaded(repository)
-    except HFValidationError as error:
-        raise ModelUnusable(f"hf:{repository} is no name of a model: {error}") from error
+        return cached_folder(repository) or _downloaded(repository)
     except (OSError, HfHubHTTPError) as error:
         raise ModelUnusable(
             f"hf:{repository} is not in the local cache and cannot be downloaded: {error}"
         ) from error
 
 
+def cached_folder(repository: str) -> Path | None:
+    """As `hub_folder`, but None for what would have to be downloaded."""
+    try:
+        folder = _snapshot(repository, local=True)
+        safetensors_files(folder)
+    except HFValidationError as error:
+        raise ModelUnusable(f"hf:{repository} is no name of a model: {error}") from error
+    except (LocalEntryNotFoundError, ModelUnusable):
+        return None
+    return folder if (folder / _CONFIG).is_file() else None
+
+
 def _downloaded(repository: str) -> Path:
     folder = _snapshot(repository, local=False)
     safetensors_files(folder)  # without a network, the library is content with what there is
     return folder
-
-
-def _cached(repository: str) -> Path | None:
-    try:
-        folder = _snapshot(repository, local=True)
-        safetensors_files(folder)
-    except (LocalEntryNotFoundError, ModelUnusable):
-        return None
-    return folder if (folder / _CONFIG).is_file() else None
 
 
 def _snapshot(repository: str, *, local: bool) -> Path:

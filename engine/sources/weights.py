@@ -1,9 +1,11 @@
 """Where a model's files lie, what they are called, and their digest. Reads no tensor."""
 
+import functools
 import hashlib
 import importlib.util
 import re
 from pathlib import Path
+from types import ModuleType
 
 import msgspec
 
@@ -32,8 +34,7 @@ class WeightsFile(msgspec.Struct, frozen=True, kw_only=True):
         """`SmolLM2-135M-Instruct.Q4_1.gguf` → `smollm2-135m-instruct`. The file's name is what
         people know a model by; `general.name` inside is often the name of a training run."""
         name = self.name or (self.path.stem if self.path.suffix == ".gguf" else self.path.name)
-        stem = _QUANTISATION.sub("", _PART.sub("", name))
-        return _NOT_IN_ID.sub("-", stem.lower()).strip("-")
+        return _model_id(name)
 
     def files(self) -> tuple[Path, ...]:
         """All files that answers depend on. Raises ModelUnusable when some are missing."""
@@ -44,10 +45,37 @@ class WeightsFile(msgspec.Struct, frozen=True, kw_only=True):
 
     def sha256(self) -> str:
         """Digest of the bytes of all files, in hex; of several, with their names. Reads all."""
-        digests = {file.name: _sha256(file) for file in self.files()}
+        digests = {file.name: _sha256(file, _Stamp.of(file)) for file in self.files()}
         if len(digests) == 1:
             return next(iter(digests.values()))
         return hashlib.sha256(msgspec.json.encode(sorted(digests.items()))).hexdigest()
+
+
+class _Stamp(msgspec.Struct, frozen=True, kw_only=True):
+    """Of a file; another one where something has written to it."""
+
+    num_bytes: int
+    written_ns: int
+    inode: int
+
+    @classmethod
+    def of(cls, path: Path) -> "_Stamp":
+        found = path.stat()
+        return cls(num_bytes=found.st_size, written_ns=found.st_mtime_ns, inode=found.st_ino)
+
+
+def model_id(model: str) -> str:
+    """Of what `locate` finds, without a download. Raises ModelUnusable."""
+    if model.startswith(_HUB):
+        return _model_id(model.rpartition("/")[2])
+    return locate(model).model_id
+
+
+def is_at_hand(model: str) -> bool:
+    """`locate` would download nothing. Raises ModelUnusable."""
+    if not model.startswith(_HUB):
+        return True
+    return _hub().cached_folder(model.removeprefix(_HUB)) is not None
 
 
 def locate(model: str) -> WeightsFile:
@@ -83,12 +111,15 @@ def _in_package(name: str) -> WeightsFile:
 
 
 def _of_hub(repository: str) -> WeightsFile:
+    return WeightsFile(path=_hub().hub_folder(repository), name=repository.rpartition("/")[2])
+
+
+def _hub() -> ModuleType:
     try:
-        from engine.sources.hub import hub_folder
+        from engine.sources import hub
     except ImportError as error:
-        raise ModelUnusable(f"hf:{repository} needs the package huggingface_hub") from error
-    folder = hub_folder(repository)
-    return WeightsFile(path=folder, name=repository.rpartition("/")[2])
+        raise ModelUnusable("models of the hub need the package huggingface_hub") from error
+    return hub
 
 
 def _in_folder(folder: Path, model: str) -> WeightsFile:
@@ -105,6 +136,13 @@ def _in_folder(folder: Path, model: str) -> WeightsFile:
     return WeightsFile(path=models.pop())
 
 
-def _sha256(path: Path) -> str:
+def _model_id(name: str) -> str:
+    stem = _QUANTISATION.sub("", _PART.sub("", name))
+    return _NOT_IN_ID.sub("-", stem.lower()).strip("-")
+
+
+@functools.lru_cache(maxsize=256)
+def _sha256(path: Path, _stamp: _Stamp) -> str:
+    """Kept, for gigabytes are read in seconds, and every reload asks again."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()

@@ -6,6 +6,7 @@ imports torch, the worker process does.
 
 import asyncio
 import functools
+import secrets
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 
@@ -15,7 +16,7 @@ from engine.errors import EngineDown, EngineLate, ModelUnusable, RequestRefused
 from engine.process.client import EngineClient
 from engine.process.generation import Generation
 from engine.process.protocol import Outline, Profile, Sharing
-from engine.sources.weights import locate
+from engine.sources.weights import is_at_hand, locate, model_id
 from engine.text.toolformat import HERMES
 from proxy.errors import (
     ClientError,
@@ -41,6 +42,7 @@ from proxy.upstreams.local_chat import ChatForm
 from proxy.upstreams.local_completion import CompletionForm
 from proxy.upstreams.local_config import engine_config
 from proxy.upstreams.local_pages import Look, prefix_tree_of, purge_of, sharing_of, unseen
+from proxy.upstreams.local_progress import in_quarters
 from proxy.upstreams.local_refusal import refusal_of, told
 from proxy.upstreams.local_request import decode_chat, decode_completion
 from proxy.upstreams.local_response import ResponseForm
@@ -48,6 +50,7 @@ from proxy.upstreams.local_response_body import FIELDS, decode_response
 from proxy.upstreams.local_tools import Tooling
 from proxy.upstreams.local_writing import Ask, plain, streamed
 
+_DOWNLOAD_S = 24 * 3600.0
 _LOAD_S = 600.0
 """A model that takes longer to load is reported; it goes on loading all the same."""
 _JSON = ((b"content-type", b"application/json"),)
@@ -73,7 +76,8 @@ class LocalUpstream:
         such model.
         """
         try:
-            self._weights = locate(engine.model)
+            model = model_id(engine.model)
+            self._is_at_hand = is_at_hand(engine.model)
         except ModelUnusable as error:
             raise ConfigError([f"upstreams.{name}.engine.model: {error}"]) from error
         self.name = name
@@ -81,10 +85,13 @@ class LocalUpstream:
         self._first_byte_s = first_byte_s
         self._tool_format = HERMES
         self._look = look
-        self._model_id = engine.model_id or self._weights.model_id
+        self._model_id = engine.model_id or model
+        # Until a download has ended nobody knows what it is: what is asked meanwhile is found by
+        # nobody later.
+        self._not_known = f"{name} {secrets.token_hex()}"
         self._client = EngineClient(
             engine_config(engine),
-            on_progress=_in_quarters(lambda d: on_progress(f"loading {self._model_id} {d:.0%}")),
+            on_progress=in_quarters(self._model_id, on_progress),
             shared=shared,
         )
 
@@ -92,21 +99,28 @@ class LocalUpstream:
         """Starts the engine's process and waits for its model. Raises UpstreamUnreachable."""
         await self._client.start()
         try:
+            if not self._is_at_hand:
+                await self._client.ready(timeout_s=_DOWNLOAD_S)
+                self._is_at_hand = True
             # Reads the whole model: seconds, which the first request would wait for, and all others
             # with it.
-            await asyncio.to_thread(getattr, self, "identity")
+            await asyncio.to_thread(getattr, self, "_identity")
             await self._client.ready(timeout_s=_LOAD_S)
         except (EngineDown, ModelUnusable) as error:
             raise UpstreamUnreachable(str(error), upstream=self.name) from error
 
-    @functools.cached_property
+    @property
     def identity(self) -> str:
+        return self._identity if self._is_at_hand else self._not_known
+
+    @functools.cached_property
+    def _identity(self) -> str:
         """The file's digest covers tensors, vocabulary and chat template."""
         modes = f"kv:{self._engine.kv_cache.dtype} weights:{self._engine.weights}"
         kept = self._engine.long_context
         if kept.mode != "full":
             modes += f" long_context:{msgspec.json.encode(kept).decode()}"
-        return f"{self.name} sha256:{self._weights.sha256()} {modes}"
+        return f"{self.name} sha256:{locate(self._engine.model).sha256()} {modes}"
 
     @property
     def has_engine(self) -> bool:
@@ -322,20 +336,6 @@ def _not_served(method: str, path: str) -> str:
     if path == "/embeddings":
         served += "; route embeddings to an upstream with an embedding model"
     return f"The bundled engine does not serve {method} {path}. {served}."
-
-
-def _in_quarters(say: Callable[[float], None]) -> Callable[[float], None]:
-    """Say only what crosses a quarter, and every beginning."""
-    said = 1.0
-
-    def hear(done: float) -> None:
-        nonlocal said
-        quarter = int(done * 4) / 4
-        if quarter != said:
-            said = quarter
-            say(quarter)
-
-    return hear
 
 
 async def _whole(body: bytes | AsyncIterator[bytes]) -> bytes:

@@ -188,7 +188,9 @@ async def test_a_model_that_cannot_be_used_is_said_and_not_tried_again(tmp_path:
 
 async def test_a_client_that_is_closed_takes_its_worker_along(tiny_files: Tiny) -> None:
     progress: list[float] = []
-    client = EngineClient(_config(tiny_files), on_progress=progress.append)
+    client = EngineClient(
+        _config(tiny_files), on_progress=lambda loading: progress.append(loading.fraction)
+    )
     with pytest.raises(EngineDown):
         await client.ready(timeout_s=1)
     await client.start()

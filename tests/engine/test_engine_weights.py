@@ -1,4 +1,5 @@
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -6,7 +7,7 @@ import pytest
 from engine.errors import ModelUnusable
 from engine.models.families import load_model
 from engine.sources.gguf import GGUFFile
-from engine.sources.weights import WeightsFile, locate
+from engine.sources.weights import WeightsFile, is_at_hand, locate, model_id
 
 
 def test_a_package_is_resolved_to_its_file_without_being_imported() -> None:
@@ -120,7 +121,23 @@ def test_a_model_of_the_hub_is_found_in_the_local_cache(
     folder = _cached(tmp_path / "hub", monkeypatch)
     file = locate("hf:our-org/Tiny-Llama")
     assert file.path == folder
-    assert file.model_id == "tiny-llama"
+    assert file.model_id == model_id("hf:our-org/Tiny-Llama") == "tiny-llama"
+    assert is_at_hand("hf:our-org/Tiny-Llama")
+    assert not is_at_hand("hf:our-org/Other")
+    assert model_id("hf:our-org/Other") == "other", "without a look for it"
+
+
+def test_a_file_is_read_again_for_its_digest_only_once_it_was_written_to(tmp_path: Path) -> None:
+    path = tmp_path / "model.gguf"
+    path.write_bytes(b"one")
+    file = WeightsFile(path=path)
+    before = file.sha256()
+    written_ns = path.stat().st_mtime_ns
+    path.write_bytes(b"two")
+    os.utime(path, ns=(written_ns, written_ns))
+    assert file.sha256() == before, "as far as its folder tells, nobody was there"
+    os.utime(path, ns=(1, 1))
+    assert file.sha256() != before
 
 
 def test_a_model_of_the_hub_that_is_not_at_hand_is_unusable_offline(

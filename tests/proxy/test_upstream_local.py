@@ -6,6 +6,7 @@ import os
 import signal
 import sys
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -347,6 +348,36 @@ async def test_a_model_that_is_not_there_is_a_mistake_of_the_config() -> None:
         LocalUpstream("local", config.Engine(model="package:no_such_package"))
 
 
+async def test_a_model_of_the_hub_comes_beside_the_event_loop_and_can_be_given_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = asyncio.Event()
+
+    async def stall(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        asked.set()
+        await reader.read()
+        writer.close()
+
+    hub = await asyncio.start_server(stall, "127.0.0.1", 0)
+    port = hub.sockets[0].getsockname()[1]
+    monkeypatch.setenv("HF_ENDPOINT", f"http://127.0.0.1:{port}")
+    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path))
+    lines: list[str] = []
+    upstream = LocalUpstream(
+        "local", config.Engine(model="hf:nobody/Nothing-1B"), on_progress=lines.append
+    )
+    starting = asyncio.create_task(upstream.start())
+    async with asyncio.timeout(DEADLINE_S):
+        await asked.wait()
+    assert (await upstream.state(), upstream.models) == ("downloading", ("nothing-1b",))
+    assert lines == ["downloading nothing-1b"]
+    assert "sha256" not in upstream.identity
+    await upstream.close()
+    with pytest.raises(UpstreamUnreachable, match="closed"):
+        await starting
+    hub.close()
+
+
 async def test_an_engine_that_does_not_run_cannot_be_reached() -> None:
     upstream = LocalUpstream("local", ENGINE)
     assert await upstream.state() == "not started"
@@ -425,5 +456,5 @@ async def test_a_started_upstream_has_read_its_weights_for_its_identity(
 ) -> None:
     """Else the first request would, and hold up the event loop for seconds."""
     async with asyncio.timeout(DEADLINE_S):
-        while await local.state() != "ready" or "identity" not in vars(local):
+        while await local.state() != "ready" or "_identity" not in vars(local):
             await asyncio.sleep(0.01)
