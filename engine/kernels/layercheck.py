@@ -21,7 +21,7 @@ from engine.shape import ModelShape
 
 _SHAPE = ModelShape(
     num_layers=1, num_heads=4, num_kv_heads=2, head_dim=32, hidden_size=96, intermediate_size=80,
-    vocab_size=1, norm_eps=1e-5, max_positions=64, windows=(None,), rope=RopeShape(base=1e4),
+    vocab_size=1, norm_eps=1e-5, max_positions=64, windows=(24,), rope=RopeShape(base=1e4),
 )  # fmt: skip
 _STEPS = ((0, 40), (40, 1))
 """First position and number of tokens: a prefill, then a decode."""
@@ -50,9 +50,10 @@ def layer_error(kernels: Kernels, generator: torch.Generator) -> float:
 def _layers(kernels: Kernels, generator: torch.Generator) -> tuple[DecoderLayer, FusedLayer]:
     arena = Arena()
 
-    def projection(num_outputs: int, num_inputs: int) -> Int8Linear:
+    def projection(num_outputs: int, num_inputs: int, *, biased: bool = False) -> Int8Linear:
         weight = torch.randn(num_outputs, num_inputs, generator=generator) / num_inputs**0.5
-        return Int8Linear(weight, kernels=kernels, arena=arena)
+        bias = torch.randn(num_outputs, generator=generator) if biased else None
+        return Int8Linear(weight, bias, kernels=kernels, arena=arena)
 
     def norm() -> RMSNorm:
         return RMSNorm(1 + torch.rand(_SHAPE.hidden_size, generator=generator), _SHAPE.norm_eps)
@@ -60,7 +61,7 @@ def _layers(kernels: Kernels, generator: torch.Generator) -> tuple[DecoderLayer,
     heads_size = _SHAPE.num_heads * _SHAPE.head_dim
     kv_size = _SHAPE.num_kv_heads * _SHAPE.head_dim
     attention_norm, mlp_norm = norm(), norm()
-    qkv = projection(heads_size + 2 * kv_size, _SHAPE.hidden_size)
+    qkv = projection(heads_size + 2 * kv_size, _SHAPE.hidden_size, biased=True)
     output = projection(_SHAPE.hidden_size, heads_size)
     gate_up = projection(2 * _SHAPE.intermediate_size, _SHAPE.hidden_size)
     down = projection(_SHAPE.hidden_size, _SHAPE.intermediate_size)

@@ -11,11 +11,13 @@ import torch
 from enginekit import GREEDY, Kit, Tiny, answer
 
 from engine.attention.reference import attend
+from engine.attention.spans import AttentionSpans
 from engine.errors import EngineError
 from engine.kernels import build
 from engine.kernels.bindings import Kernels
 from engine.kernels.build import KernelsUnavailable, compiler_path, cpu_flags, library_path
 from engine.kernels.check import check, load_kernels, load_numba
+from engine.kv.pool import LayerPages
 from engine.models.families import load_model
 from engine.sources.gguf import GGUFFile
 from engine.text.tokenizer import tokenizer_from_gguf
@@ -121,6 +123,17 @@ def test_a_folder_that_cannot_be_written_is_no_reason_to_fail(
     assert issubclass(KernelsUnavailable, EngineError)
 
 
+class _Unbounded:
+    """The same pages without their window."""
+
+    def __init__(self, pages: LayerPages) -> None:
+        self._pages = pages
+        self.window = None
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._pages, name)
+
+
 class _Wrong:
     """Kernels that miscompute one thing."""
 
@@ -128,10 +141,14 @@ class _Wrong:
         self._kernels = kernels
         self._wrong = wrong
 
-    def attend(self, queries: torch.Tensor, *rest: object) -> torch.Tensor:
-        result = attend(queries, *rest)
-        if self._wrong == "attend":
+    def attend(
+        self, queries: torch.Tensor, pages: LayerPages, spans: AttentionSpans
+    ) -> torch.Tensor:
+        result = attend(queries, pages, spans)
+        if self._wrong == "attend" or (self._wrong == "long heads" and queries.shape[-1] == 256):
             result[-1, 0, 3] += 0.01
+        if self._wrong == "window" and queries.shape[-1] == 128:
+            result = attend(queries, _Unbounded(pages), spans)
         return result
 
     def linear(self, *arguments: object) -> torch.Tensor:
@@ -147,6 +164,13 @@ class _Wrong:
 def test_kernels_that_compute_something_else_are_refused(kernels: Kernels) -> None:
     check(kernels)
     check(_Wrong(kernels, "nothing"))
-    for wrong, said in (("attend", "attention"), ("linear", "linear"), ("layer", "layer")):
-        with pytest.raises(KernelsUnavailable, match=f"^{said} is off by"):
+    said = {
+        "attend": "attention",
+        "long heads": "attention of long heads in a window",
+        "window": "attention in a window",
+        "linear": "linear",
+        "layer": "layer",
+    }
+    for wrong, name in said.items():
+        with pytest.raises(KernelsUnavailable, match=f"^{name} is off by"):
             check(_Wrong(kernels, wrong))
