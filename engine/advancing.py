@@ -32,7 +32,7 @@ def advance(sequence: Sequence, pick: Pick | None, *, end_ids: Set[int]) -> list
 
 
 def _advance(sequence: Sequence, pick: Pick, end_ids: Set[int]) -> list[Event]:
-    sequence.token_ids.append(pick.token_id)
+    sequence.append(pick.token_id)
     if sequence.matcher is not None:
         sequence.matcher.accept(pick.token_id)
     if pick.token_id in end_ids:

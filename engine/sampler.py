@@ -2,7 +2,6 @@
 
 import logging
 import math
-from collections import Counter
 from collections.abc import Sequence as Many
 from typing import cast
 
@@ -154,13 +153,12 @@ def _penalised(row: torch.Tensor, sequence: Sequence) -> torch.Tensor:
         return row
     row = row.clone()
     if sampling.repetition_penalty != 1:
-        seen = torch.tensor(sorted(set(sequence.token_ids)))
+        seen = torch.tensor(sorted(sequence.prompt_set.union(sequence.counts)))
         values, penalty = row[seen], sampling.repetition_penalty
         row[seen] = torch.where(values > 0, values / penalty, values * penalty)
     if sequence.num_output and (sampling.frequency_penalty or sampling.presence_penalty):
-        counts = Counter(sequence.output_ids)
-        penalties = sampling.frequency_penalty * torch.tensor(list(counts.values()))
-        row[list(counts)] -= sampling.presence_penalty + penalties
+        penalties = sampling.frequency_penalty * torch.tensor(list(sequence.counts.values()))
+        row[list(sequence.counts)] -= sampling.presence_penalty + penalties
     for token_id, bias in sampling.logit_bias.items():
         row[token_id] += bias
     return row

@@ -1,6 +1,8 @@
 """One choice of one request on its way through the engine."""
 
 import random
+from collections import Counter
+from functools import cached_property
 
 from engine.grammars.matcher import Matcher
 from engine.kv.pagehash import PageChain
@@ -43,6 +45,8 @@ class Sequence:
         self.index = index
         self.token_ids = list(prompt_ids)
         self.num_prompt = len(prompt_ids)
+        self.counts: Counter[int] = Counter()
+        """Of the answer's tokens."""
         self.num_computed = 0
         self.num_lost = 0
         """Of the computed tokens, those whose keys and values are gone from its pages."""
@@ -78,6 +82,11 @@ class Sequence:
         seed = None if sampling.seed is None else f"{sampling.seed}/{index}"
         self.random = random.Random(seed)  # noqa: S311  # sampling, no secret
 
+    @cached_property
+    def prompt_set(self) -> frozenset[int]:
+        """The different tokens of its prompt."""
+        return frozenset(self.token_ids[: self.num_prompt])
+
     @property
     def num_remaining(self) -> int:
         """Tokens to compute before the next one can be sampled."""
@@ -88,9 +97,10 @@ class Sequence:
         """Tokens whose keys and values its pages hold, one after the other."""
         return self.num_computed - self.num_lost
 
-    @property
-    def output_ids(self) -> list[int]:
-        return self.token_ids[self.num_prompt :]
+    def append(self, token_id: int) -> None:
+        """A token of the answer."""
+        self.token_ids.append(token_id)
+        self.counts[token_id] += 1
 
     @property
     def num_output(self) -> int:

@@ -63,7 +63,8 @@ class Grammars:
     def _compiled(self, constraint: Constraint) -> Grammar:
         if self._vocabulary is None:
             self._vocabulary = _vocabulary(self._tokenizer)
-        lark = _lark(constraint, self._tools, self._mark_id())
+        mark_id = self._tokenizer.silent_ids.get(self._tools.opening)
+        lark = _lark(constraint, self._tools, mark_id)
         start = LLMatcher(self._vocabulary, lark, log_level=0, limits=self._limits)
         if start.is_error():
             raise RequestRefused(
@@ -71,17 +72,6 @@ class Grammars:
                 param=constraint.param,
             )
         return Grammar(start, vocab_size=self._tokenizer.vocab_size)
-
-    def _mark_id(self) -> int | None:
-        return control_id(self._tokenizer, self._tools.opening)
-
-
-def control_id(tokenizer: Tokenizer, text: str) -> int | None:
-    """The token that `text` is in templates, where it adds nothing to the text of an answer."""
-    for token_id in range(tokenizer.vocab_size):
-        if not tokenizer.bytes_of(token_id) and tokenizer.name(token_id) == text:
-            return token_id
-    return None
 
 
 class _Vocabulary:

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable, Collection
 
+from engine.text.shield import any_of
 from engine.text.tokenizer import Tokenizer
 from engine.text.vocabulary.vocabulary import bare
 
@@ -18,7 +19,8 @@ class GuardedEncoder:
         wanted = frozenset(texts)
         self._ids = {token.content: i for i, token in tokens.items() if token.content in wanted}
         self._guarded = frozenset(self._ids.values())
-        self._pattern = _any_of(texts)
+        # One group, so that `split` gives plain and guarded pieces in turn.
+        self._pattern = re.compile(f"({any_of(texts).pattern})")
         free = [token for token in tokens.values() if token.content not in self._ids]
         self._outer = bare(vocabulary.outer, free)
         self._inner = bare(vocabulary.inner, free)
@@ -46,10 +48,3 @@ class GuardedEncoder:
             return [token_id]
         letters = self._tokenizer.name(token_id)
         return [part for letter in letters for part in self._tokenizer.encode_plain(letter)]
-
-
-def _any_of(texts: Collection[str]) -> re.Pattern[str]:
-    """Matches the longest of `texts`; nothing when there are none. One group, so that `split`
-    gives plain and guarded pieces in turn."""
-    longest_first = sorted(texts, key=len, reverse=True)
-    return re.compile("(" + "|".join(map(re.escape, longest_first)) + ")" if texts else r"((?!))")

@@ -1,7 +1,6 @@
 """What a request asks, as token ids."""
 
 from engine.errors import RequestRefused
-from engine.grammars.grammar import control_id
 from engine.process.protocol import Request
 from engine.text.chat import ChatTemplate
 from engine.text.length import refuse_too_long
@@ -22,7 +21,7 @@ class Prompts:
         self._template = template
         self.tool_format: ToolFormat = HERMES if template is None else template.tool_format
         marks = (self.tool_format.opening, *self.tool_format.inner)
-        ids = (control_id(tokenizer, mark) for mark in marks)
+        ids = map(tokenizer.silent_ids.get, marks)
         self._marks = frozenset(mark for mark in ids if mark is not None)
 
     def encode(self, request: Request) -> list[int]:

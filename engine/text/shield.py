@@ -2,7 +2,7 @@
 
 import re
 import secrets
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from engine.process.protocol import Message, ToolCall
@@ -18,8 +18,8 @@ class Spellings:
         too: templates look for the others there, to cut off what the model thought."""
         self.texts = tuple(texts)
         self.numbers = {text: number for number, text in enumerate(texts)}
-        self.everywhere = _any_of(texts)
-        self.in_answers = _any_of(in_answers)
+        self.everywhere = any_of(texts)
+        self.in_answers = any_of(in_answers)
 
 
 class Shield:
@@ -77,7 +77,7 @@ class Shield:
         return pattern.sub(lambda found: f"{self._nonce}{numbers[found[0]]:06}", text)
 
 
-def _any_of(texts: Sequence[str]) -> re.Pattern[str]:
+def any_of(texts: Collection[str]) -> re.Pattern[str]:
     """The longest where one begins another; nothing where there are none."""
     longest_first = sorted(texts, key=len, reverse=True)
     return re.compile("|".join(map(re.escape, longest_first)) or "(?!)")

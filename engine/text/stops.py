@@ -26,7 +26,7 @@ class StopMatcher:
         starts = [at for at in map(self._held.find, self._stops) if at >= 0]
         if starts:
             return Cut(text=self._held[: min(starts)], stopped=True)
-        keep = max((_overlap(self._held, stop) for stop in self._stops), default=0)
+        keep = max((overlap(self._held, stop) for stop in self._stops), default=0)
         cut = len(self._held) - keep
         shown, self._held = self._held[:cut], self._held[cut:]
         return Cut(text=shown)
@@ -37,7 +37,7 @@ class StopMatcher:
         return held
 
 
-def _overlap(text: str, stop: str) -> int:
+def overlap(text: str, stop: str) -> int:
     """Length of the longest end of `text` that is a true beginning of `stop`."""
     for length in range(min(len(text), len(stop) - 1), 0, -1):
         if text.endswith(stop[:length]):

@@ -61,6 +61,12 @@ class Tokenizer:
         return self.vocabulary.pieces[token_id]
 
     @cached_property
+    def silent_ids(self) -> dict[str, int]:
+        """Tokens that add nothing to an answer, by how templates spell them."""
+        pieces, names = self.vocabulary.pieces, self.vocabulary.names
+        return {names[i]: i for i, piece in enumerate(pieces) if not piece}
+
+    @cached_property
     def longest_text(self) -> int:
         """No token stands for more characters of a text."""
         return max(map(len, (*self.vocabulary.pieces, *self.vocabulary.names)))

@@ -5,10 +5,11 @@ from typing import assert_never
 import msgspec
 
 from engine.grammars.constraint import Constraint, Function
+from engine.longcontext import LongContext
 from engine.process.protocol import Message, Request, ToolCall
 from engine.sampling import Sampling
+from proxy.settings import longcontext as written
 from proxy.upstreams.local_items import messages_of
-from proxy.upstreams.local_long import long_context_asked
 from proxy.upstreams.local_numbers import arguments_of
 from proxy.upstreams.local_request import (
     ChatBody,
@@ -43,7 +44,7 @@ def chat_request(chat: ChatBody) -> Request:
         constraint=_constraint(chat.response_format, tooling),
         sampling=_sampling(chat, max_tokens=max_tokens, top_logprobs=top_logprobs),
         num_choices=chat.n or 1,
-        long_context=long_context_asked(chat.long_context),
+        long_context=_long_context(chat.long_context),
     )
 
 
@@ -54,7 +55,7 @@ def completion_requests(completion: CompletionBody) -> tuple[Request, ...]:
         echo=bool(completion.echo),
         sampling=_sampling(completion, max_tokens=max_tokens, top_logprobs=completion.logprobs),
         num_choices=completion.n or 1,
-        long_context=long_context_asked(completion.long_context),
+        long_context=_long_context(completion.long_context),
     )
     return tuple(
         msgspec.structs.replace(alike, prompt=prompt)
@@ -76,7 +77,7 @@ def response_request(response: ResponseBody) -> Request:
             max_tokens=response.max_output_tokens,
             top_logprobs=response.wanted_logprobs,
         ),
-        long_context=long_context_asked(response.long_context),
+        long_context=_long_context(response.long_context),
     )
 
 
@@ -149,3 +150,8 @@ def _sampling(body: SamplingBody, *, max_tokens: int | None, top_logprobs: int |
         stop=body.stops,
         top_logprobs=top_logprobs,
     )
+
+
+def _long_context(wanted: written.LongContext | None) -> LongContext | None:
+    """None: the client leaves it to the engine's config."""
+    return msgspec.convert(wanted, LongContext | None, from_attributes=True)

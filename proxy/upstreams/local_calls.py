@@ -8,6 +8,7 @@ from typing import Protocol
 
 import msgspec
 
+from engine.text.stops import overlap
 from engine.text.toolformat import ToolFormat
 from proxy.upstreams.local_callforms import Call, CallForm, Extent, JsonCalls, call_form
 from proxy.upstreams.local_extent import JsonExtent
@@ -138,7 +139,7 @@ class FoundCalls:
         if mark:
             self._extent, self._end, self._held = self._calls.extent(), None, rest
             return self._say(text)
-        keep = 0 if final else _overlap(self._held, self._form.opening)
+        keep = 0 if final else overlap(self._held, self._form.opening)
         text, self._held = _cut(self._held, len(self._held) - keep)
         return self._say(text)
 
@@ -229,14 +230,6 @@ def _called(number: int, name: str) -> Called:
 
 def _cut(text: str, at: int) -> tuple[str, str]:
     return text[:at], text[at:]
-
-
-def _overlap(text: str, mark: str) -> int:
-    """Length of the longest end of `text` that is a true beginning of `mark`."""
-    for length in range(min(len(text), len(mark) - 1), 0, -1):
-        if text.endswith(mark[:length]):
-            return length
-    return 0
 
 
 _HEAD = re.compile(r'\{"name": ("(?:[^"\\]|\\.)*"), "(?:arguments|parameters)": ')

@@ -1,8 +1,10 @@
 """The config of the bundled engine, in the engine's terms."""
 
+import msgspec
+
 from engine.config import EngineConfig
+from engine.longcontext import LongContext
 from proxy.settings.engine import Engine
-from proxy.upstreams.local_long import long_context
 
 
 def engine_config(engine: Engine) -> EngineConfig:
@@ -19,7 +21,7 @@ def engine_config(engine: Engine) -> EngineConfig:
         kv_disk=None if engine.kv_cache.disk is None else engine.kv_cache.disk.path,
         kv_disk_bytes=0 if engine.kv_cache.disk is None else int(engine.kv_cache.disk.max),
         max_context=engine.max_context,
-        long_context=long_context(engine.long_context),
+        long_context=msgspec.convert(engine.long_context, LongContext, from_attributes=True),
         max_batch=engine.max_batch,
         threads=engine.threads,
     )

@@ -143,7 +143,8 @@ def test_penalties_count_the_answer_and_repetition_the_prompt_too(
 
     def picked(**penalty: float) -> str:
         sequence = _sequence(tiny, Sampling(temperature=0, **penalty), prompt=[_id("a")])
-        sequence.token_ids += [_id("b")] * 2
+        sequence.append(_id("b"))
+        sequence.append(_id("b"))
         return chr(sampler.sample(row[None], [sequence])[0].token_id)
 
     assert picked(presence_penalty=2.0) == "a", "the prompt's a is not counted"
@@ -203,5 +204,6 @@ def test_an_end_token_waits_for_the_least_length(
         (Sampling(temperature=temperature, seed=1, ignore_eos=True), 9, False),
     ):
         sequence = _sequence(tiny, sampling)
-        sequence.token_ids += [_id("a")] * output
+        for _ in range(output):
+            sequence.append(_id("a"))
         assert (sampler.sample(row[None], [sequence])[0].token_id == 258) is end
