@@ -13,7 +13,7 @@ import torch
 
 from engine.attention.spans import AttentionSpans
 from engine.kv.pool import LayerPages
-from engine.models.rope import Rotation
+from engine.models.step import LayerStep
 
 _Pointer = ctypes.c_void_p
 _Size = ctypes.c_int64
@@ -121,7 +121,7 @@ class Kernels:
             function.restype = None
         self._pages: WeakKeyDictionary[LayerPages, _PagesStruct] = WeakKeyDictionary()
         # Most layers of a step ask for the same; some models have two kinds of rotation.
-        self._batch_of: tuple[Rotation, torch.Tensor, AttentionSpans] | None = None
+        self._batch_of: LayerStep | None = None
         self._batch = _BatchStruct()
 
     def phase_times(self) -> PhaseTimes:
@@ -172,33 +172,29 @@ class Kernels:
         self,
         weights: LayerStruct,
         hidden: torch.Tensor,
-        rotation: Rotation,
         pages: LayerPages,
-        slots: torch.Tensor,
-        spans: AttentionSpans,
+        step: LayerStep,
     ) -> None:
         """A whole decoder layer over tiled pages; `hidden` [num_tokens, hidden_size] becomes its
         output."""
         assert hidden.is_contiguous()
         assert hidden.dtype == torch.float32, hidden.dtype
-        batch = self._batch_struct(rotation, slots, spans)
+        batch = self._batch_struct(step)
         self._layer(
             ctypes.byref(weights), ctypes.byref(self._pages_of(pages)),
             _data_of(pages.turned_centre), ctypes.byref(batch),
             hidden.data_ptr(), _threads(),
         )  # fmt: skip
 
-    def _batch_struct(
-        self, rotation: Rotation, slots: torch.Tensor, spans: AttentionSpans
-    ) -> _BatchStruct:
-        """Points into all three; `_batch_of` lets them live."""
-        known = self._batch_of
-        if known is None or not (known[0] is rotation and known[1] is slots and known[2] is spans):
+    def _batch_struct(self, step: LayerStep) -> _BatchStruct:
+        """Points into it; `_batch_of` lets it live."""
+        if self._batch_of is not step:
+            cos, sin = step.rotation.cos, step.rotation.sin
             self._batch = _BatchStruct(
-                rotation.cos.data_ptr(), rotation.sin.data_ptr(), slots.data_ptr(), len(slots),
-                _spans_struct(spans),
+                cos.data_ptr(), sin.data_ptr(), step.slots.data_ptr(), len(step.slots),
+                _spans_struct(step.spans),
             )  # fmt: skip
-            self._batch_of = (rotation, slots, spans)
+            self._batch_of = step
         return self._batch
 
     def _pages_of(self, pages: LayerPages) -> _PagesStruct:

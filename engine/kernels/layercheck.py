@@ -17,6 +17,7 @@ from engine.models.layers import Attention, DecoderLayer, GatedMLP, RMSNorm
 from engine.models.linear import Int8Linear
 from engine.models.rope import Rope
 from engine.models.rope_scaling import RopeShape
+from engine.models.step import LayerStep
 from engine.shape import ModelShape
 
 _SHAPE = ModelShape(
@@ -40,9 +41,9 @@ def layer_error(kernels: Kernels, generator: torch.Generator) -> float:
         chunk = Chunk(token_ids=[0] * num_tokens, first=first, pages=(1, 0), samples=True)
         batch = build_batch([chunk], page_tokens=layout.page_tokens)
         hidden = torch.randn(num_tokens, _SHAPE.hidden_size, generator=generator)
-        rotation = rope.at(batch.positions)
-        expected = plain(hidden, rotation, pools[0].layers[0], batch.slots, batch.spans)
-        result = fused(hidden.clone(), rotation, pools[1].layers[0], batch.slots, batch.spans)
+        step = LayerStep(rotation=rope.at(batch.positions), slots=batch.slots, spans=batch.spans)
+        expected = plain(hidden, pools[0].layers[0], step)
+        result = fused(hidden.clone(), pools[1].layers[0], step)
         worst = max(worst, float((result - expected).norm() / (expected - hidden).norm()))
     return worst
 

@@ -5,12 +5,11 @@ from collections import Counter
 
 import torch
 
-from engine.attention.spans import AttentionSpans
 from engine.kernels.bindings import Kernels, LayerStruct, NormedLinearStruct
 from engine.kv.pool import LayerPages
 from engine.models.layers import DecoderLayer, RMSNorm
 from engine.models.linear import Int8Linear
-from engine.models.rope import Rotation
+from engine.models.step import LayerStep
 
 
 class FusedLayer:
@@ -46,21 +45,14 @@ class FusedLayer:
             ctypes.c_float(attention_norm.eps),
         )
 
-    def __call__(
-        self,
-        hidden: torch.Tensor,
-        rotation: Rotation,
-        pages: LayerPages,
-        slots: torch.Tensor,
-        spans: AttentionSpans,
-    ) -> torch.Tensor:
+    def __call__(self, hidden: torch.Tensor, pages: LayerPages, step: LayerStep) -> torch.Tensor:
         """As `DecoderLayer`; `hidden` is overwritten."""
         if not pages.layout.tiled:
-            return self._plain(hidden, rotation, pages, slots, spans)
+            return self._plain(hidden, pages, step)
         self._calls["cpp"] += 1
-        self._kernels.layer(self._struct, hidden, rotation, pages, slots, spans)
+        self._kernels.layer(self._struct, hidden, pages, step)
         return hidden
 
-    def queries(self, hidden: torch.Tensor, rotation: Rotation, pages: LayerPages) -> torch.Tensor:
+    def queries(self, hidden: torch.Tensor, pages: LayerPages, step: LayerStep) -> torch.Tensor:
         """As `DecoderLayer`'s."""
-        return self._plain.queries(hidden, rotation, pages)
+        return self._plain.queries(hidden, pages, step)

@@ -6,9 +6,10 @@ from collections.abc import Callable
 import torch
 from torch.nn.functional import linear, rms_norm
 
-from engine.attention.spans import Attend, AttentionSpans
+from engine.attention.spans import Attend
 from engine.kv.pool import LayerPages
 from engine.models.rope import Rotation
+from engine.models.step import LayerStep
 from engine.shape import ModelShape
 
 Projection = Callable[[torch.Tensor], torch.Tensor]
@@ -80,27 +81,21 @@ class Attention:
         self._shape = shape
         self._attend = attend
 
-    def __call__(
-        self,
-        hidden: torch.Tensor,
-        rotation: Rotation,
-        pages: LayerPages,
-        slots: torch.Tensor,
-        spans: AttentionSpans,
-    ) -> torch.Tensor:
+    def __call__(self, hidden: torch.Tensor, pages: LayerPages, step: LayerStep) -> torch.Tensor:
         """Writes this step's keys and values, then attends; [num_tokens, hidden_size] both ways."""
         num_heads = self._shape.num_heads
-        turned, values = self._heads(hidden, rotation, pages)
-        pages.write(turned[:, num_heads:], values, slots, spans.begins(len(slots)))
-        attended = self._attend(turned[:, :num_heads], pages, spans)
+        turned, values = self._heads(hidden, pages, step.rotation)
+        begins = step.spans.begins(len(step.slots))
+        pages.write(turned[:, num_heads:], values, step.slots, begins)
+        attended = self._attend(turned[:, :num_heads], pages, step.spans)
         return self._output(attended.reshape(hidden.shape[0], -1))
 
-    def queries(self, hidden: torch.Tensor, rotation: Rotation, pages: LayerPages) -> torch.Tensor:
+    def queries(self, hidden: torch.Tensor, pages: LayerPages, step: LayerStep) -> torch.Tensor:
         """As it would attend with them, [num_tokens, num_heads, head_dim]."""
-        return self._heads(hidden, rotation, pages)[0][:, : self._shape.num_heads]
+        return self._heads(hidden, pages, step.rotation)[0][:, : self._shape.num_heads]
 
     def _heads(
-        self, hidden: torch.Tensor, rotation: Rotation, pages: LayerPages
+        self, hidden: torch.Tensor, pages: LayerPages, rotation: Rotation
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """Queries and keys, turned, in one; values."""
         shape = self._shape
@@ -144,19 +139,12 @@ class DecoderLayer:
         self._mlp = mlp
         self._mlp_post_norm = mlp_post_norm
 
-    def __call__(
-        self,
-        hidden: torch.Tensor,
-        rotation: Rotation,
-        pages: LayerPages,
-        slots: torch.Tensor,
-        spans: AttentionSpans,
-    ) -> torch.Tensor:
+    def __call__(self, hidden: torch.Tensor, pages: LayerPages, step: LayerStep) -> torch.Tensor:
         normed = self._attention_norm(hidden)
-        attended = self._attention(normed, rotation, pages, slots, spans)
+        attended = self._attention(normed, pages, step)
         hidden = hidden + self._attention_post_norm(attended)
         return hidden + self._mlp_post_norm(self._mlp(self._mlp_norm(hidden)))
 
-    def queries(self, hidden: torch.Tensor, rotation: Rotation, pages: LayerPages) -> torch.Tensor:
+    def queries(self, hidden: torch.Tensor, pages: LayerPages, step: LayerStep) -> torch.Tensor:
         """What it would attend with, [num_tokens, num_heads, head_dim]. Changes nothing."""
-        return self._attention.queries(self._attention_norm(hidden), rotation, pages)
+        return self._attention.queries(self._attention_norm(hidden), pages, step)

@@ -12,7 +12,8 @@ from engine.models.fused import FusedLayer
 from engine.models.graphs import DecodeGraphs
 from engine.models.layers import DecoderLayer, Projection, RMSNorm
 from engine.models.linear import Int8Linear
-from engine.models.rope import Rope, Rotation
+from engine.models.rope import Rope
+from engine.models.step import LayerStep
 from engine.shape import ModelShape
 
 
@@ -68,9 +69,9 @@ class Model:
     def compute(self, batch: StepBatch, pool: PagePool) -> torch.Tensor:
         """As `forward`, kernel by kernel, of a batch that lies on the device."""
         hidden = self._embedded(batch)
-        rotations = self._rotations(batch)
+        steps = self._steps(batch)
         for layer, pages in zip(self._layers, pool.layers, strict=True):
-            hidden = layer(hidden, rotations(pages), pages, batch.slots, batch.spans)
+            hidden = layer(hidden, pages, steps(pages))
         return self._head(self._norm(hidden[batch.sampled_rows]))
 
     @torch.inference_mode()
@@ -79,11 +80,11 @@ class Model:
         pages hold keys. Writes what `forward` writes."""
         batch = batch.on(self.device)
         hidden = self._embedded(batch)
-        rotations = self._rotations(batch)
+        steps = self._steps(batch)
         found = []
         for layer, pages in zip(self._layers, pool.layers, strict=True):
-            found.append(layer.queries(hidden, rotations(pages), pages))
-            hidden = layer(hidden, rotations(pages), pages, batch.slots, batch.spans)
+            found.append(layer.queries(hidden, pages, steps(pages)))
+            hidden = layer(hidden, pages, steps(pages))
         return found
 
     def _embedded(self, batch: StepBatch) -> torch.Tensor:
@@ -91,9 +92,14 @@ class Model:
         hidden = self._embedding[batch.token_ids].float()
         return hidden if self._embedding_scale == 1.0 else hidden * self._embedding_scale
 
-    def _rotations(self, batch: StepBatch) -> Callable[[LayerPages], Rotation]:
-        """RoPE by kind of layer."""
-        everywhere = local = self._rope.at(batch.positions)
+    def _steps(self, batch: StepBatch) -> Callable[[LayerPages], LayerStep]:
+        """By kind of layer."""
+
+        def turned_by(rope: Rope) -> LayerStep:
+            rotation = rope.at(batch.positions)
+            return LayerStep(rotation=rotation, slots=batch.slots, spans=batch.spans)
+
+        everywhere = local = turned_by(self._rope)
         if self._local_rope is not None:
-            local = self._local_rope.at(batch.positions)
+            local = turned_by(self._local_rope)
         return lambda pages: everywhere if pages.window is None else local

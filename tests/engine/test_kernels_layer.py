@@ -15,6 +15,7 @@ from engine.kv.quant import KeyCentres
 from engine.models.calibration import calibrate
 from engine.models.families import load_model
 from engine.models.linear import Int8Linear
+from engine.models.step import LayerStep
 from engine.sampling import Sampling
 from engine.sources.gguf import GGUFFile
 from engine.text.tokenizer import tokenizer_from_gguf
@@ -66,9 +67,11 @@ def test_a_layer_computes_what_its_plain_form_computes(
             page_tokens=32,
         )
         hidden = torch.randn(len(batch.positions), heads * head_dim)
-        rotation = model._rope.at(batch.positions)
+        step = LayerStep(
+            rotation=model._rope.at(batch.positions), slots=batch.slots, spans=batch.spans
+        )
         plain, fused = (
-            form(hidden.clone(), rotation, pool.layers[1], batch.slots, batch.spans)
+            form(hidden.clone(), pool.layers[1], step)
             for form, pool in ((layer._plain, pools[0]), (layer, pools[1]))
         )
         assert (fused - plain).norm() < 2e-3 * (plain - hidden).norm()
@@ -92,9 +95,9 @@ def test_layers_of_one_step_may_turn_their_keys_differently(int8_tiny: Kit) -> N
     hidden = torch.randn(20, model.shape.hidden_size)
     layer = model._layers[0]
     for positions in (batch.positions, batch.positions * 7):
-        rotation = model._rope.at(positions)
+        step = LayerStep(rotation=model._rope.at(positions), slots=batch.slots, spans=batch.spans)
         plain, fused = (
-            form(hidden.clone(), rotation, pool.layers[0], batch.slots, batch.spans)
+            form(hidden.clone(), pool.layers[0], step)
             for form, pool in ((layer._plain, pools[0]), (layer, pools[1]))
         )
         assert (fused - plain).norm() < 2e-3 * (plain - hidden).norm()
