@@ -87,9 +87,15 @@ def load(config: EngineConfig, progress: Progress) -> Loaded:
         weights=model.weights,
         page_bytes=pool.layout.page_bytes,
         bytes_per_token=pool.layout.bytes_per_token,
-        num_pages=engine.pages.num_pages,
-        load_s=time.perf_counter() - started,
         tool_format=prompts.tool_format,
+    )
+    log.info(
+        "ready after %.1f s: %s weights, %d pages of %d bytes, %d tokens of context",
+        time.perf_counter() - started,
+        ready.weights,
+        engine.pages.num_pages,
+        ready.page_bytes,
+        ready.max_context,
     )
     return Loaded(
         engine=engine,

@@ -140,8 +140,6 @@ class Ready(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     weights: str
     page_bytes: int
     bytes_per_token: int
-    num_pages: int
-    load_s: float
     tool_format: ToolFormat = HERMES
     """How the model writes calls of tools."""
 

@@ -141,14 +141,16 @@ class LocalUpstream:
         return (await self._client.purge(purge_of(purge))).num_pages
 
     async def figures(self) -> Mapping[str, int]:
-        """The numbers of the engine's `Occupancy`, and which kernels served attention."""
+        """The numbers of the engine's `Ready` and `Occupancy`, and which kernels served
+        attention."""
         try:
             occupancy = await self._client.inspect()
-        except EngineDown:
+            ready = await self._client.ready(timeout_s=self._first_byte_s)
+        except (EngineDown, ModelUnusable):
             return {}
         served = {f"attention_{name}": n for name, n in occupancy.attention_calls.items()}
-        numbers = msgspec.structs.asdict(occupancy).items()
-        return {name: value for name, value in numbers if isinstance(value, int)} | served
+        numbers = msgspec.structs.asdict(ready) | msgspec.structs.asdict(occupancy)
+        return {name: n for name, n in numbers.items() if isinstance(n, int)} | served
 
     async def profile(self, *, num_steps: int, longest_s: float) -> EngineProfile | None:
         try:

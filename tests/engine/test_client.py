@@ -297,9 +297,7 @@ async def _workers_that_say(path: Path, *said: bytes) -> AsyncIterator[None]:
 async def test_what_a_worker_fails_with_is_no_matter_to_the_next(
     tmp_path: Path, first: bytes
 ) -> None:
-    ready = Ready(
-        max_context=1, weights="", page_bytes=1, bytes_per_token=1, num_pages=1, load_s=0.0
-    )
+    ready = Ready(max_context=1, weights="", page_bytes=1, bytes_per_token=1)
     path = tmp_path / "worker.sock"
     client = EngineClient(EngineConfig(model=""), shared=str(path))
     async with _workers_that_say(path, first, frame(ready)):

@@ -156,6 +156,8 @@ async def test_what_is_kept_is_shown_in_stats_and_metrics(proxy: Running) -> Non
     kept = stats["engines"]["local"]
     assert kept["num_pages"] >= kept["free_pages"] >= kept["cached_pages"] > 0
     assert kept["prompt_tokens"] > kept["cached_tokens"] > 0
+    assert kept["bytes_per_token"] == 11_880
+    assert kept["page_bytes"] >= 32 * 11_880
     shown = (await proxy.http.get(f"{proxy.admin_url}/metrics")).text
     for line in (
         f'engine_pages{{kind="all",upstream="local"}} {kept["num_pages"]}.0',
