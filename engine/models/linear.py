@@ -34,7 +34,6 @@ _ROWS_AT_ONCE = 2048
 _ROWS_OF_A_LOOK = 4
 """Most weights that have more than 16 levels in a group show it in the first."""
 _LINE_OUTPUTS = 16
-_FACTORS_BYTES = 2 * _TILE_OUTPUTS
 
 
 class Loudness(msgspec.Struct, frozen=True, kw_only=True):
@@ -65,28 +64,20 @@ class Int8Linear:
         float32 [num_outputs]. All inputs are rounded to 16 bits until `watch` finds which need
         it."""
         num_outputs, num_inputs = weight.shape
-        num_tiles, num_groups = -(-num_outputs // _TILE_OUTPUTS), -(-num_inputs // GROUP)
         self._kernels = kernels
         self._bias = None if bias is None else bias.contiguous()
-        parts = _in_slices(weight, _ROWS_AT_ONCE)
-        bits = 4 if all(map(has_few_levels, (weight[:_ROWS_OF_A_LOOK], *parts))) else 8
-        block_bytes = GROUP * _TILE_OUTPUTS * bits // 8 + 2 * _FACTORS_BYTES
-        taken = arena.take(num_tiles * num_groups * block_bytes)
-        self._blocks = taken.view(num_tiles, num_groups, block_bytes)
-        # How much an error in a group's inputs weighs in the outputs.
-        self._gains = torch.zeros(num_groups)
-        tiles = _in_slices(self._blocks, _ROWS_AT_ONCE // _TILE_OUTPUTS)
-        for part, blocks in zip(parts, tiles, strict=True):
-            rounded = round_weight(part, bits=bits)
-            _pack(rounded, blocks)
-            self._gains += rounded.values().square().sum(dim=(0, 2))
+        packed = _packed(weight)
+        size = packed.blocks[0].shape[1:]
+        taken = arena.take(sum(part.numel() for part in packed.blocks))
+        self._blocks = torch.cat(packed.blocks, out=taken.view(-1, *size))
+        self._gains = packed.gains
         self._watching: Loudness | None = None
         self.struct = LinearStruct(
             blocks=self._blocks.data_ptr(),
             bias=None if self._bias is None else self._bias.data_ptr(),
             num_outputs=num_outputs,
             num_inputs=num_inputs,
-            bits=bits,
+            bits=packed.bits,
         )
         self._set_loud(torch.arange(len(self._gains)))
 
@@ -133,11 +124,19 @@ class RoundedWeight(msgspec.Struct, frozen=True, kw_only=True):
 
 def round_weight(weight: torch.Tensor, *, bits: int = 8) -> RoundedWeight:
     """`weight` float32 [num_outputs, num_inputs]; 4 bits are for what `has_few_levels`."""
+    rounded = _rounded(weight, bits=bits)
+    assert rounded is not None, "more levels than codes"
+    return rounded
+
+
+def _rounded(weight: torch.Tensor, *, bits: int) -> RoundedWeight | None:
+    """None for 4 bits of what has more levels."""
     groups = _groups(weight)
     minima = groups.amin(-1).half()
     above = groups - minima.float()[..., None]
     steps = above.amax(-1) / _MAX_CODE if bits == 8 else _level_steps(above)
-    assert steps is not None, "more levels than codes"
+    if steps is None:
+        return None
     codes = _codes(above, steps).round_().clamp_(0, 2**bits - 1)
     return RoundedWeight(bits=bits, codes=codes, scales=steps.half(), minima=minima)
 
@@ -145,8 +144,36 @@ def round_weight(weight: torch.Tensor, *, bits: int = 8) -> RoundedWeight:
 def has_few_levels(weight: torch.Tensor) -> bool:
     """Each group's weights lie on 16 levels at most, all one step apart, as a file of 4 bits gives
     them."""
-    groups = _groups(weight)
-    return _level_steps(groups - groups.amin(-1, keepdim=True).half().float()) is not None
+    return _rounded(weight, bits=4) is not None
+
+
+class _Packed(msgspec.Struct, frozen=True, kw_only=True):
+    """`blocks` uint8 [num_tiles, num_groups, block bytes] of some rows after the others. `gains`
+    [num_groups]: how much an error in a group's inputs weighs in the outputs."""
+
+    bits: int
+    blocks: list[torch.Tensor]
+    gains: torch.Tensor
+
+
+def _packed(weight: torch.Tensor) -> _Packed:
+    packed = _packed_in(weight, bits=4) if has_few_levels(weight[:_ROWS_OF_A_LOOK]) else None
+    packed = packed or _packed_in(weight, bits=8)
+    assert packed is not None, "8 bits are for any"
+    return packed
+
+
+def _packed_in(weight: torch.Tensor, *, bits: int) -> _Packed | None:
+    """Some rows at once, since what stands between takes several times their memory."""
+    blocks = []
+    gains = torch.zeros(-(-weight.shape[1] // GROUP))
+    for part in _in_slices(weight, _ROWS_AT_ONCE):
+        rounded = _rounded(part, bits=bits)
+        if rounded is None:
+            return None
+        blocks.append(_pack(rounded))
+        gains += rounded.values().square().sum(dim=(0, 2))
+    return _Packed(bits=bits, blocks=blocks, gains=gains)
 
 
 def _in_slices(tensor: torch.Tensor, num_rows: int) -> tuple[torch.Tensor, ...]:
@@ -184,9 +211,9 @@ def _codes(above: torch.Tensor, steps: torch.Tensor) -> torch.Tensor:
     return above / torch.where(scales == 0, math.inf, scales)[..., None]
 
 
-def _pack(rounded: RoundedWeight, blocks: torch.Tensor) -> None:
-    """Fill `blocks` uint8 [num_tiles, num_groups, block bytes]: WeightBlock in linear.h. Outputs
-    that the last tile lacks are zero."""
+def _pack(rounded: RoundedWeight) -> torch.Tensor:
+    """uint8 [num_tiles, num_groups, block bytes]: WeightBlock in linear.h. Outputs that the last
+    tile lacks are zero."""
     lacking = -len(rounded.codes) % _TILE_OUTPUTS
     codes = pad(rounded.codes.to(torch.uint8), (0, 0, 0, 0, 0, lacking))
     num_tiles, num_groups = len(codes) // _TILE_OUTPUTS, codes.shape[1]
@@ -200,4 +227,4 @@ def _pack(rounded: RoundedWeight, blocks: torch.Tensor) -> None:
         tiles = pad(factors, (0, 0, 0, lacking)).view(num_tiles, _TILE_OUTPUTS, num_groups)
         return tiles.transpose(1, 2).contiguous().view(torch.uint8)
 
-    torch.cat((lines.flatten(2), by_group(rounded.scales), by_group(rounded.minima)), 2, out=blocks)
+    return torch.cat((lines.flatten(2), by_group(rounded.scales), by_group(rounded.minima)), 2)
