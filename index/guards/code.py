@@ -33,6 +33,8 @@ _CODE = re.compile(
     r"|[\d)](?:\s*[-+*/^%<>=]\s*[\d(a-z][\w.]*+)+"  # arithmetic
     r"|\b[A-Za-z]\s*[-+*/^%=]\s*\w\b|(?<!\w)\w++[+*^%=]\w++|(?<!\w)\w++\s++[-+*/%]\s++\d++"
     r"|(?<!\S)\d+(?:\.\d+)?['\"]++(?![A-Za-z])"  # feet and inches
+    # A name that ends in a mark: of a method, of a pattern.
+    r"|\b\w++[?!](?=\s+(?:in|do|does|mean|means|match|matches|method|methods|returns?|vs)\b)"
     r"|[\d)]!+|(?<!\w)[A-Zb-hj-z](?:!+|'+(?!\w))"  # a factorial, a derivative
     r"|\b[A-Z][a-z]?\d?[+-](?!\w)"  # an ion, a grade
     r"|\b(?:not|and|or) \(|(?<!\S)\.{1,2}(?=\s+[a-z])"  # a group, a folder

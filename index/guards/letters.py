@@ -4,9 +4,11 @@ accents, and all letters in a question about letter case."""
 import re
 import unicodedata
 from collections import Counter
+from itertools import product
 
 import msgspec
 
+from index.guards.distance import mistyped
 from index.guards.guard import Guard
 from index.guards.phrases import FUNCTION_WORDS, JOINTS
 from index.guards.text import Text
@@ -19,6 +21,15 @@ _ACRONYMS = wordset(
     " pet can lan map"
 )
 """Words that are something else in capitals."""
+_CAPITALISED = wordset("polish job reading nice bath lent turkey china cologne lima mercury")
+"""Words that are something else with a capital letter inside a sentence."""
+_KEYWORDS = wordset("null nil none true false nan self any object string integer boolean go")
+"""`Null` is a name of its own; `null` and `NULL` are one."""
+_OF_FORMULAE = wordset(
+    "symbol symbols formula formulae equation equations stand stands"
+    " physics chemistry thermodynamics"
+)
+"""Beside these a single letter is written as it is meant: `S` and `s`."""
 _SYMBOL_LENGTH = 2
 """`CO` and `Co`, `NO` and `No` are two things; written small throughout it is either."""
 _OF_LETTER_CASE = wordset(
@@ -31,7 +42,18 @@ _OF_SPELLING = wordset(
     " reversed backwards pronounce pronounced pronunciation acronym abbreviation typo dna rna"
     " codon codons"
 )
+_OF_WRITING = wordset("write writes writing written grammar grammatical correct correctly right")
+_CONFUSED = wordset("its it's your you're whose who's there their they're then than lets let's")
+_MAX_WORDS_OF_WRITING = 8
+_LEAST_SLIP = 5
 _WORDS_OF_ONE = wordset("a i")
+_BEFORE_E = wordset(
+    "artist bad bar bath bit breath can cap car cloth cod con cop cub cut din fad fat fin germ glob"
+    " grim hat hid hop hug human kin kit loath local lob mad man mat mod mop moral not pan past pin"
+    " plan plum pop quit rag rat rid rip rob rot sag scar scrap sham shin sit slat slid slop snip"
+    " spin spit star strip swath tap teeth trip tub twin urban van wag wan war win wreath"
+)
+"""Another word with an `e` at the end, and no form of it: `breathe`, `plane`."""
 _OF_COMPARING = wordset("difference differences between vs versus")
 
 
@@ -43,18 +65,24 @@ class Letters(msgspec.Struct, frozen=True):
     """Words that are talked of: `unscramble …`, `the difference between who and whom`."""
     in_two_cases: frozenset[str] = frozenset()
     """Words that the text itself writes in two ways: `is foo the same as Foo`."""
+    in_question: frozenset[str] = frozenset()
+    """Words as they are spelt, where it is asked whether they are right: a slip of one is meant."""
+    before_e: frozenset[str] = frozenset()
+    """Words that an `e` makes other words of, with that `e` or without."""
     operands: tuple[str, ...] = ()
     """Single letters in their order, where they stand for something: `divide a by b`."""
 
 
 def _read(text: Text) -> Letters:
     units = {(f"unit {unit.lower()}", _unit(unit)) for unit in _UNIT.findall(text.source)}
-    symbols = set() if text.shouts else _symbols(text)
+    symbols = set() if text.shouts else _symbols(text) | _cased(text)
     written = {(_folded(word), word) for word in _words(text)}
     return Letters(
         written=frozenset(written | units | symbols),
         spelled=_spelled(text),
         in_two_cases=_in_two_cases(text),
+        in_question=_in_question(text),
+        before_e=_before_e(text),
         operands=_operands(text),
     )
 
@@ -64,6 +92,8 @@ def _compare(a: Letters, b: Letters) -> str | None:
     if a.spelled - b.spelled and b.spelled - a.spelled:
         return "letters"
     if a.in_two_cases != b.in_two_cases:
+        return "letters"
+    if _respelt(a.in_question, b.in_question) or _is_longer(a.before_e, b.before_e):
         return "letters"
     if a.operands != b.operands and sorted(a.operands) == sorted(b.operands):
         return "letters"
@@ -88,6 +118,45 @@ def _symbols(text: Text) -> set[tuple[str, str]]:
         for raw, start in zip(text.raws, text.starts, strict=True)
         if len(raw) == _SYMBOL_LENGTH and (raw.isupper() or (raw.istitle() and not start))
     }
+
+
+def _cased(text: Text) -> set[tuple[str, str]]:
+    """Words whose capital letter says something, inside a sentence that is not in title case."""
+    inside = [raw for raw, start in zip(text.raws, text.starts, strict=True) if not start]
+    if 2 * sum(raw[0].isupper() for raw in inside) > len(inside) > 1:
+        return set()
+    of_formulae = not _OF_FORMULAE.isdisjoint(text.words)
+    return {
+        (f"cased {raw.lower()}", raw if len(raw) == 1 else str(raw.istitle()))
+        for raw in inside
+        if raw.lower() in _CAPITALISED | _KEYWORDS or (of_formulae and len(raw) == 1)
+    }
+
+
+def _in_question(text: Text) -> frozenset[str]:
+    if len(text.words) > _MAX_WORDS_OF_WRITING or _OF_WRITING.isdisjoint(text.words):
+        return frozenset()
+    words = frozenset(map(str.lower, text.raws))
+    return frozenset(word for word in words if len(word) >= _LEAST_SLIP) | (words & _CONFUSED)
+
+
+def _respelt(a: frozenset[str], b: frozenset[str]) -> bool:
+    ones, others = a - b, b - a
+    return any(
+        mistyped(one, other) or _CONFUSED.issuperset((one, other))
+        for one, other in product(ones, others)
+    )
+
+
+def _before_e(text: Text) -> frozenset[str]:
+    return frozenset(word for word in text.words if word.removesuffix("e") in _BEFORE_E)
+
+
+def _is_longer(a: frozenset[str], b: frozenset[str]) -> bool:
+    """Whether one has `breath` where the other has `breathe`."""
+    return not {word.removesuffix("e") for word in a - b}.isdisjoint(
+        word.removesuffix("e") for word in b - a
+    )
 
 
 def _in_two_cases(text: Text) -> frozenset[str]:

@@ -2,15 +2,19 @@
 
 import re
 from collections import Counter
+from collections.abc import Iterator
 from fractions import Fraction
 
 import msgspec
 
 from index.guards.guard import Guard
-from index.guards.numerals import LOOSE, SCALES, Number, negative, numbers_in
+from index.guards.numerals import DECADES, LOOSE, SCALES, Number, negative, numbers_in
 from index.guards.text import Text
+from index.guards.wordset import wordset
 
 _SIGNED = re.compile(r"(?<![\w)\]])-(\.?\d[\d,.]*)")
+_DECADE = re.compile("[2-9]0")
+_BEFORE_DECADES = wordset("the early late mid my your his her their")
 _MAX_SCALED = 10**30
 _THOUSAND = 1000
 
@@ -62,7 +66,7 @@ def _read(text: Text) -> Numbers:
     certain: list[Number] = []
     loose: set[Number] = set()
     current: _Sum | None = None
-    for word in text.words:
+    for word in _spelled_out(text.words):
         found = numbers_in(word)
         if current is not None:
             if _goes_on(current, word, found):
@@ -81,6 +85,23 @@ def _read(text: Text) -> Numbers:
     for match in _SIGNED.findall(text.source):
         certain.extend(map(negative, numbers_in(match.rstrip(".,"))))
     return Numbers(tuple(sorted(certain, key=str)), frozenset(loose))
+
+
+def _spelled_out(words: tuple[str, ...]) -> Iterator[str]:
+    """Half a dozen, half a million as .5 of it; the eighties and the 80s as 1980."""
+    padded = ("", *words, "", "")
+    for place, word in enumerate(words):
+        before, after, next_after = padded[place], padded[place + 2], padded[place + 3]
+        if word == "half" and (after in SCALES or (after == "a" and next_after in SCALES)):
+            yield "0.5"
+        elif word == "a" and before == "half" and after in SCALES:
+            continue
+        elif word in DECADES:
+            yield str(DECADES[word])
+        elif after == "s" and before in _BEFORE_DECADES and _DECADE.fullmatch(word):
+            yield f"19{word}"
+        else:
+            yield word
 
 
 def _goes_on(current: _Sum, word: str, found: tuple[Number, ...]) -> bool:

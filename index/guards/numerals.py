@@ -16,7 +16,7 @@ _CARDINALS = """
 """
 _OTHERS = """
 1 first once|2 second twice double pair|3 third thirds thrice triple|5 fifth|8 eighth|9 ninth
-12 twelfth dozen
+12 twelfth
 """
 
 
@@ -30,6 +30,7 @@ def _ordinal(cardinal: str) -> str:
 
 
 SCALES = {
+    "dozen": 12,
     "hundred": 100,
     "thousand": 1000,
     "k": 1000,
@@ -42,6 +43,16 @@ SCALES = {
 LOOSE = wordset("one first once second half double pair")
 """Often no numbers: `one can`, `at first`, `a second`."""
 
+DECADES = {
+    "twenties": 1920,
+    "thirties": 1930,
+    "forties": 1940,
+    "fifties": 1950,
+    "sixties": 1960,
+    "seventies": 1970,
+    "eighties": 1980,
+    "nineties": 1990,
+}
 _WORDS: dict[str, Number] = {
     **{_ordinal(word): value for word, value in (_values(_CARDINALS) | SCALES).items()},
     **_values(_CARDINALS),

@@ -22,6 +22,7 @@ from index.guards.order import ORDER
 from index.guards.pronouns import PRONOUNS
 from index.guards.question import QUESTION, YES_NO, read_question
 from index.guards.quotes import QUOTES
+from index.guards.relations import RELATIONS
 from index.guards.roles import ROLES
 from index.guards.slips import squeeze
 from index.guards.tense import TENSE
@@ -41,6 +42,7 @@ GUARDS: tuple[Guard, ...] = (
     MODALITY,
     LOGIC,
     ROLES,
+    RELATIONS,
     CODE,
     QUOTES,
     LANGUAGE,

@@ -91,6 +91,12 @@ _SIGNS = str.maketrans({"\u2019": "'", "\u2018": "'", "\u2212": "-"})
 
 _FIRST_CHINESE = "\u3400"
 
+_OF_ALL = wordset(
+    "all every any no none nothing anything everything nobody anybody everybody anyone everyone"
+)
+_NEAR_ALL = 2
+"""Words from `all` to the `but` that takes out of it: `every day but Monday`."""
+
 _OWNERLESS = wordset("what who where how when why that this it he she there here")
 """Before `'s` these mean `is`; anything else is an owner."""
 
@@ -113,6 +119,7 @@ def read_text(source: str) -> Text:
             starts.append(start)
             pauses.append(pause)
         start = pause = False
+    _except(words, pauses)
     first = _frame(words)
     return Text(
         source=plain,
@@ -134,6 +141,14 @@ def _plain(source: str) -> str:
 def _lowered(raised: re.Match[str]) -> str:
     sign = "^" if unicodedata.decomposition(raised[0][0]).startswith("<super>") else " "
     return sign + raised[0]
+
+
+def _except(words: list[str], pauses: list[bool]) -> None:
+    """Write `but` as `except` where it means that."""
+    for place, word in enumerate(words):
+        near = words[max(0, place - _NEAR_ALL) : place]
+        if word == "but" and not pauses[place] and not _OF_ALL.isdisjoint(near):
+            words[place] = "except"
 
 
 def _frame(words: list[str]) -> int:

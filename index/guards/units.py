@@ -1,7 +1,7 @@
 """Units of measure and money."""
 
 import re
-from itertools import product
+from itertools import pairwise, product
 
 from index.guards.guard import Guard
 from index.guards.text import Text
@@ -102,6 +102,20 @@ def _units() -> dict[str, str]:
 
 
 _UNITS = _units()
+_QUALIFIERS = {
+    name: qualifier
+    for qualifier, names in {
+        "fluid": "fluid fl",
+        "square": "square sq",
+        "cubic": "cubic cu",
+        "nautical": "nautical",
+        "troy": "troy",
+        "metric": "metric",
+        "imperial": "imperial",
+    }.items()
+    for name in names.split()
+}
+"""Before a unit they make another one of it."""
 _AMBIGUOUS = wordset("a b s t v w us pm pt")
 _SYMBOLS = {
     letter + symbol: _UNITS.get(letter + symbol, prefix + base)
@@ -119,13 +133,17 @@ _SIGN = re.compile("|".join(map(re.escape, _SIGNS)))
 
 
 def _read(text: Text) -> frozenset[str]:
-    named = {_UNITS[word] for word in text.words if word in _UNITS}
+    named = {_unit(*pair) for pair in pairwise(("", *text.words)) if pair[1] in _UNITS}
     behind = map(str.lower, _BEHIND_NUMBER.findall(text.source))
     named.update(_SYMBOLS[symbol] for symbol in behind if symbol in _SYMBOLS)
     signs = [unit for sign in _SIGN.findall(text.source) for unit in (_SIGNS[sign],)]
     if len(named.union(signs)) > len(named) + 1:
         named.add(" to ".join(signs))  # €10 to £
     return frozenset(named.union(signs))
+
+
+def _unit(before: str, word: str) -> str:
+    return f"{_QUALIFIERS.get(before, '')} {_UNITS[word]}".lstrip()
 
 
 def _compare(a: frozenset[str], b: frozenset[str]) -> str | None:
