@@ -10,6 +10,7 @@ from proxy.admin.deeds import audited
 from proxy.admin.office import Office
 from proxy.errors import ErrorDetail
 from proxy.processes.gathering import Count
+from proxy.processes.reload import ReloadReport
 from proxy.settings.file import dump
 
 
@@ -30,22 +31,29 @@ async def reload(
     office: NamedDependency[Office], request: Request[Any, Any, Any]
 ) -> Response[bytes]:
     """Read the config file again. 200: it is in force in every process as this returns; 400: the
-    one before it still is, and `problems` has every mistake with its line."""
+    one before it still is, and `problems` has every mistake with its line; 503: it still is, and
+    `problems` has the process that does not answer."""
     report = await audited(office.deeds, request, "reload", None, office.reload())
     answer = msgspec.to_builtins(report)
     if not report.ok:
         detail = ErrorDetail(
             message="\n".join(report.problems),
-            type="invalid_request_error",
+            type="server_error" if report.is_stuck else "invalid_request_error",
             param=None,
-            code="invalid_config",
+            code="worker_stuck" if report.is_stuck else "invalid_config",
         )
         answer["error"] = msgspec.to_builtins(detail)
     return Response(
         msgspec.json.encode(answer),
-        status_code=200 if report.ok else 400,
+        status_code=_status(report),
         media_type="application/json",
     )
+
+
+def _status(report: ReloadReport) -> int:
+    if report.ok:
+        return 200
+    return 503 if report.is_stuck else 400
 
 
 @get("/metrics")

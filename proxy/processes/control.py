@@ -3,7 +3,7 @@
 A message is JSON behind its length. Both sides ask, and both answer, any number at once, in any
 order:
 
-    parent ── Begin, Adopt, Remember, Finish, ToAll ──> worker
+    parent ── Begin, Greet, Adopt, Remember, Finish, ToAll ──> worker
     worker ── Said, Loaded, Reload, ToAll ──> parent
 """
 
@@ -53,6 +53,10 @@ class Begin(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     engines: dict[str, str]
     """Sockets of the engines, by upstream."""
     reloaded: ReloadReport | None
+
+
+class Greet(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """Answered by `Done`, at once: whoever does not is stuck."""
 
 
 class Adopt(msgspec.Struct, frozen=True, kw_only=True, tag=True):
@@ -120,7 +124,7 @@ class Failed(msgspec.Struct, frozen=True, kw_only=True, tag=True):
 ToAll = Count | Holds | Report | Recall | Recollect | Forget
 """The parent asks every worker, and answers with all their parts together."""
 
-Question = Begin | Adopt | Remember | Finish | Said | Loaded | Reload | ToAll
+Question = Begin | Greet | Adopt | Remember | Finish | Said | Loaded | Reload | ToAll
 Answer = (
     Done | Refused | Adopted | Reloaded | Failed
     | Counted | Held | Reported | Recalled | Recollected | Forgotten
@@ -152,8 +156,11 @@ class Channel:
         writer: asyncio.StreamWriter,
         *,
         reply: Callable[[Question], Awaitable[Answer]],
+        name: str,
     ) -> None:
-        """`reply` answers what the other end asks; each question gets a task of its own."""
+        """`reply` answers what the other end asks; each question gets a task of its own. `name`:
+        of the other end, for people."""
+        self.name = name
         self._reader = reader
         self._writer = writer
         self._reply = reply
@@ -227,12 +234,12 @@ class Channel:
 
 
 async def open_channel(
-    descriptor: int, *, reply: Callable[[Question], Awaitable[Answer]]
+    descriptor: int, *, reply: Callable[[Question], Awaitable[Answer]], name: str
 ) -> Channel:
     """Over a connected Unix socket, which belongs to the channel from now on."""
     connected = socket.socket(fileno=descriptor)
     reader, writer = await asyncio.open_unix_connection(sock=connected)
-    return Channel(reader, writer, reply=reply)
+    return Channel(reader, writer, reply=reply, name=name)
 
 
 async def ask_each(
@@ -240,16 +247,17 @@ async def ask_each(
 ) -> list[Answer]:
     """What each says; `Failed` of those that cannot, or not in time. Those that end meanwhile are
     left out."""
-    asking = [asyncio.create_task(channel.ask(question)) for channel in channels]
+    asking = {asyncio.create_task(one.ask(question)): one.name for one in channels}
     if asking:
         await asyncio.wait(asking, timeout=within_s)
-    return [answer for task in asking if (answer := _heard(task, within_s=within_s)) is not None]
+    heard = [_heard(task, name=name, within_s=within_s) for task, name in asking.items()]
+    return [answer for answer in heard if answer is not None]
 
 
-def _heard(asking: asyncio.Task[Answer], *, within_s: float) -> Answer | None:
+def _heard(asking: asyncio.Task[Answer], *, name: str, within_s: float) -> Answer | None:
     if not asking.done():
         asking.cancel()
-        return Failed(problem=f"a worker does not answer within {within_s:g} s")
+        return Failed(problem=f"{name} does not answer within {within_s:g} s")
     error = asking.exception()
     if error is None:
         return asking.result()

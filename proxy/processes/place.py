@@ -104,7 +104,8 @@ class Place:
             process = self._process = self._parent.spawn(self._index, theirs.fileno())
             descriptor = ours.detach()
         try:
-            await self._attend(await open_channel(descriptor, reply=self._parent.reply))
+            name = f"worker {self._index} (process {process.pid})"
+            await self._attend(await open_channel(descriptor, reply=self._parent.reply, name=name))
         finally:
             if not self._parent.stopping.is_set():
                 process.kill()

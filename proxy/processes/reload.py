@@ -28,6 +28,8 @@ class ReloadReport(msgspec.Struct, frozen=True, kw_only=True):
     ok: bool
     """False: the config before it is still in force."""
     problems: tuple[str, ...] = ()
+    is_stuck: bool = False
+    """Nothing is said against the config: a process did not answer."""
     warnings: tuple[str, ...] = ()
     """Of the config itself, and what of it takes effect only at the next start."""
 
@@ -53,6 +55,11 @@ def change_to(written: Config, *, now: Config) -> Change:
         ),
         ignored=tuple(f"{name}: takes effect at the next start" for name in differing),
     )
+
+
+def reloaded_by(cause: str) -> str:
+    """For the person who looks whether it worked."""
+    return f"Config reloaded, by {cause}."
 
 
 def _comes_or_goes(one: Tls | None, other: Tls | None) -> bool:

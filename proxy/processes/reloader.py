@@ -13,6 +13,7 @@ from pathlib import Path
 from watchfiles import awatch
 
 from proxy.errors import ConfigError
+from proxy.processes.control import Unanswered
 from proxy.processes.reload import ReloadReport
 from proxy.settings.file import Loaded, parse, text_of
 
@@ -23,7 +24,7 @@ _POLL_EVERY_S = 2.0
 
 Apply = Callable[[str, Loaded], Awaitable[tuple[str, ...]]]
 """Bring a config (its text, and what was read from it) into force; returns warnings. Raises
-ConfigError, and then the config before it is still in force."""
+ConfigError or Unanswered, and then the config before it is still in force."""
 
 
 class Reloader:
@@ -102,6 +103,9 @@ class Reloader:
             ignored = await self._apply(self._seen, loaded)
         except ConfigError as error:
             return ReloadReport(at=self._clock(), ok=False, problems=tuple(error.problems))
+        except Unanswered as error:
+            problem = f"{error}: the config before stays in force"
+            return ReloadReport(at=self._clock(), ok=False, problems=(problem,), is_stuck=True)
         except Exception as error:  # what a reload meets must not end the watching
             log.exception("a reload failed")
             problem = f"it failed: {type(error).__name__}: {error}"

@@ -10,6 +10,7 @@ from proxy.admin.deeds import note_reload
 from proxy.app import Proxy, Say
 from proxy.processes import collector
 from proxy.processes.lifetime import Certificates, Stop, bring_into_force, open_ports, serve
+from proxy.processes.reload import ReloadReport, reloaded_by
 from proxy.processes.reloader import Reloader
 from proxy.processes.server import CannotListen, on_signals, quiet_uvicorn
 from proxy.processes.welcome import welcome
@@ -34,12 +35,18 @@ async def _run(path: Path, text: str, config: Config, *, say: Say) -> int:
         return 1
     proxy = Proxy(config, store=store, say=say)
     on_signals(stop)
+
+    def unasked(cause: str, report: ReloadReport) -> None:
+        note_reload(proxy.config, cause, report)
+        if report.ok:
+            say(reloaded_by(cause))
+
     reloader = Reloader(
         path,
         text,
         apply=lambda _, loaded: bring_into_force(proxy, certificates, loaded),
         clock=time.time,
-        unasked=lambda cause, report: note_reload(proxy.config, cause, report),
+        unasked=unasked,
     )
     proxy.reload_by(reloader.reload, last=lambda: reloader.last)
 

@@ -28,13 +28,13 @@ from proxy.app import Say
 from proxy.errors import ConfigError
 from proxy.processes.control import (
     Adopt,
-    Adopted,
     Answer,
     Begin,
     Channel,
     Done,
     Failed,
     Finish,
+    Greet,
     Loaded,
     Question,
     Refused,
@@ -43,12 +43,13 @@ from proxy.processes.control import (
     Remember,
     Said,
     ToAll,
+    Unanswered,
     ask_each,
 )
 from proxy.processes.gathering import PATIENCE_S, Part
 from proxy.processes.lifetime import Certificates, Ports, Stop, open_ports
 from proxy.processes.place import Place
-from proxy.processes.reload import ReloadReport, change_to
+from proxy.processes.reload import ReloadReport, change_to, reloaded_by
 from proxy.processes.reloader import Reloader
 from proxy.processes.server import CannotListen, on_signals
 from proxy.processes.welcome import welcome
@@ -95,7 +96,7 @@ class Supervisor:
             apply=self._apply,
             clock=time.time,
             report=self._remember,
-            unasked=lambda cause, report: note_reload(self._force.config, cause, report),
+            unasked=self._unasked,
         )
 
     async def run(self, stop: Stop) -> None:
@@ -159,7 +160,7 @@ class Supervisor:
                     self._say(welcome(self._force.config, self._ports, models))
             case Reload():
                 return Reloaded(report=await self._reloader.reload())
-            case Begin() | Adopt() | Remember() | Finish():
+            case Begin() | Greet() | Adopt() | Remember() | Finish():
                 raise AssertionError(f"not for a worker to ask: {question}")
         return Done()
 
@@ -172,24 +173,31 @@ class Supervisor:
             channel.tell(Finish(in_a_hurry=in_a_hurry))
 
     async def _apply(self, text: str, loaded: file.Loaded) -> tuple[str, ...]:
-        """In every worker, or in none."""
+        """In every worker, or in none. Raises Unanswered where one is stuck."""
+        # Before anything is brought into force: who does not answer could not take it back.
+        _check(await ask_each(self._channels(), Greet(), within_s=PATIENCE_S))
         before = self._force
         change = change_to(loaded.config, now=before.config)
         engines = await self._engines.adopt(change.config)
         self._force = Force(text=text, config=change.config, engines=engines)
-        problems = await self._adopt(self._force)
-        if problems:
+        try:
+            _check(await self._adopt(self._force))
+        except (ConfigError, Unanswered):
             engines = await self._engines.adopt(before.config)
             self._force = msgspec.structs.replace(before, engines=engines)
             await self._adopt(self._force)
-            raise ConfigError(problems)
+            raise
         return change.ignored
 
-    async def _adopt(self, force: Force) -> list[str]:
-        """Tell all workers; what they say against it, once each."""
+    async def _adopt(self, force: Force) -> list[Answer]:
+        """Tell all workers."""
         question = Adopt(text=force.text, engines=force.engines)
-        answers = await ask_each(self._channels(), question, within_s=_ADOPT_S)
-        return list(dict.fromkeys(line for answer in answers for line in _problems(answer)))
+        return await ask_each(self._channels(), question, within_s=_ADOPT_S)
+
+    def _unasked(self, cause: str, report: ReloadReport) -> None:
+        note_reload(self._force.config, cause, report)
+        if report.ok:
+            self._say(reloaded_by(cause))
 
     def _remember(self, report: ReloadReport) -> None:
         for channel in self._channels():
@@ -202,16 +210,17 @@ class Supervisor:
         return msgspec.structs.replace(question.join(parts), num_missing=num_missing)
 
 
-def _problems(answer: Answer) -> tuple[str, ...]:
-    match answer:
-        case Adopted():
-            return ()
-        case Refused(problems=problems):
-            return problems
-        case Failed(problem=problem):
-            return (problem,)
-        case _:
-            raise AssertionError(f"not an answer to that: {answer}")
+def _check(answers: list[Answer]) -> None:
+    """Raises ConfigError with what workers say against a config, once each, and Unanswered where
+    some say nothing."""
+    refused = [
+        line for answer in answers if isinstance(answer, Refused) for line in answer.problems
+    ]
+    if refused:
+        raise ConfigError(list(dict.fromkeys(refused)))
+    stuck = [answer.problem for answer in answers if isinstance(answer, Failed)]
+    if stuck:
+        raise Unanswered("; ".join(stuck))
 
 
 def run(path: Path, text: str, config: Config, *, say: Say) -> int:

@@ -27,6 +27,7 @@ from proxy.processes.control import (
     Channel,
     Done,
     Finish,
+    Greet,
     Loaded,
     Question,
     Refused,
@@ -80,6 +81,8 @@ class Worker:
         match question:
             case Begin():
                 return await self._begin(question)
+            case Greet():
+                return Done()
             case Adopt():
                 return await self._adopt(question)
             case Remember(report=report):
@@ -168,7 +171,7 @@ def main(descriptor: int, index: int) -> None:
 async def _main(descriptor: int) -> None:
     quiet_uvicorn()
     worker = Worker()
-    await worker.run(await open_channel(descriptor, reply=worker.reply))
+    await worker.run(await open_channel(descriptor, reply=worker.reply, name="the parent"))
 
 
 def _inherited(descriptor: int, address: str) -> Listening:

@@ -30,8 +30,8 @@ async def channel_to(reply):
         raise AssertionError("nobody asks here")
 
     ours, theirs = socket.socketpair()
-    channel = await open_channel(ours.detach(), reply=nothing)
-    other = await open_channel(theirs.detach(), reply=reply)
+    channel = await open_channel(ours.detach(), reply=nothing, name="a worker")
+    other = await open_channel(theirs.detach(), reply=reply, name="the parent")
     running = [asyncio.create_task(one.run()) for one in (channel, other)]
     try:
         async with asyncio.timeout(DEADLINE_S):

@@ -228,6 +228,27 @@ async def test_a_reload_is_in_force_in_every_worker_and_in_their_successors(tmp_
         assert all("model test-new" in answer.text for answer in answers)
 
 
+async def test_a_reload_while_a_worker_is_stuck_names_it_and_changes_nothing(tmp_path):
+    async with (
+        serving(good) as upstream,
+        serving_process(config_of(upstream.url, tmp_path, workers=2), tmp_path) as process,
+    ):
+        stuck = workers_of(process)[0]
+        stuck.suspend()
+        async with httpx.AsyncClient(timeout=60) as client:  # of connections to the other worker
+            refused = await client.post(f"{process.admin_url}/reload")
+        stuck.resume()
+        answered = refused.json()
+        assert (refused.status_code, answered["error"]["code"]) == (503, "worker_stuck")
+        assert re.fullmatch(
+            rf"worker \d \(process {stuck.pid}\) does not answer within 5 s: "
+            "the config before stays in force",
+            answered["error"]["message"],
+        )
+        process.process.send_signal(signal.SIGHUP)
+        await process.hears("Config reloaded, by SIGHUP")
+
+
 async def test_sigterm_lets_streams_of_all_workers_end(tmp_path):
     go_on = asyncio.Event()
 
