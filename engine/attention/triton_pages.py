@@ -8,7 +8,8 @@ import triton
 import triton.language as tl
 
 from engine.attention.spans import AttentionSpans
-from engine.attention.triton_kernels import INTERPRETED, LANES, attend_pages, merge_splits
+from engine.attention.triton_kernels import INTERPRETED, LANES, attend_pages
+from engine.attention.triton_merge import merge_splits
 from engine.attention.triton_tiles import Tiles, Tiling, padded_rows, tiling
 from engine.attention.triton_write import write_pages
 from engine.kv.pages import PageLayout
