@@ -19,11 +19,6 @@ import msgspec
 from engine.text.frames import read_frame, write_frame
 from engine.text.templating import template_environment
 
-_RENDER_FAULTS = (
-    jinja2.TemplateError, TypeError, ValueError, LookupError, AttributeError, ArithmeticError,
-    RecursionError, MemoryError,
-)  # fmt: skip
-"""What a template may raise over messages that it was not written for."""
 _SIZE = Path("/proc/self/statm")
 
 
@@ -53,7 +48,7 @@ class Rendering:
         try:
             template = self._template(asked.source)
             return Rendered(text=_text(template, asked.variables))
-        except _RENDER_FAULTS as error:
+        except Exception as error:  # noqa: BLE001  # whatever a template raises is its own fault
             return Failed(problem=str(error) or type(error).__name__)
 
     def _template(self, source: str) -> jinja2.Template:

@@ -23,7 +23,7 @@ _ACRONYMS = wordset(
 """Words that are something else in capitals."""
 _CAPITALISED = wordset("polish job reading nice bath lent turkey china cologne lima mercury")
 """Words that are something else with a capital letter inside a sentence."""
-_KEYWORDS = wordset("null nil none true false nan self any object string integer boolean go")
+_KEYWORDS = wordset("null nil nan go")
 """`Null` is a name of its own; `null` and `NULL` are one."""
 _OF_FORMULAE = wordset(
     "symbol symbols formula formulae equation equations stand stands"
@@ -42,7 +42,7 @@ _OF_SPELLING = wordset(
     " reversed backwards pronounce pronounced pronunciation acronym abbreviation typo dna rna"
     " codon codons"
 )
-_OF_WRITING = wordset("write writes writing written grammar grammatical correct correctly right")
+_OF_WRITING = wordset("grammar grammatical correct correctly right")
 _CONFUSED = wordset("its it's your you're whose who's there their they're then than lets let's")
 _MAX_WORDS_OF_WRITING = 8
 _LEAST_SLIP = 5
@@ -121,15 +121,17 @@ def _symbols(text: Text) -> set[tuple[str, str]]:
 
 
 def _cased(text: Text) -> set[tuple[str, str]]:
-    """Words whose capital letter says something, inside a sentence that is not in title case."""
+    """Words whose capital letter says something, inside a sentence that is not in title case. Where
+    all is written small nothing says what was meant, but of a symbol."""
     inside = [raw for raw, start in zip(text.raws, text.starts, strict=True) if not start]
     if 2 * sum(raw[0].isupper() for raw in inside) > len(inside) > 1:
         return set()
     of_formulae = not _OF_FORMULAE.isdisjoint(text.words)
+    telling = frozenset[str]() if text.source.islower() else _CAPITALISED | _KEYWORDS
     return {
         (f"cased {raw.lower()}", raw if len(raw) == 1 else str(raw.istitle()))
         for raw in inside
-        if raw.lower() in _CAPITALISED | _KEYWORDS or (of_formulae and len(raw) == 1)
+        if raw.lower() in telling or (of_formulae and len(raw) == 1)
     }
 
 

@@ -10,11 +10,9 @@ import msgspec
 from index.guards.guard import Guard
 from index.guards.numerals import DECADES, LOOSE, SCALES, Number, negative, numbers_in
 from index.guards.text import Text
-from index.guards.wordset import wordset
 
 _SIGNED = re.compile(r"(?<![\w)\]])-(\.?\d[\d,.]*)")
-_DECADE = re.compile("[2-9]0")
-_BEFORE_DECADES = wordset("the early late mid my your his her their")
+_DECADE = re.compile(r"(?:1[5-9]|20)\d0")
 _MAX_SCALED = 10**30
 _THOUSAND = 1000
 
@@ -88,7 +86,8 @@ def _read(text: Text) -> Numbers:
 
 
 def _spelled_out(words: tuple[str, ...]) -> Iterator[str]:
-    """Half a dozen, half a million as .5 of it; the eighties and the 80s as 1980."""
+    """Half a dozen, half a million as .5 of it; the eighties and the 1980s as one number, which is
+    no year's. The 80s may also be degrees."""
     padded = ("", *words, "", "")
     for place, word in enumerate(words):
         before, after, next_after = padded[place], padded[place + 2], padded[place + 3]
@@ -97,9 +96,9 @@ def _spelled_out(words: tuple[str, ...]) -> Iterator[str]:
         elif word == "a" and before == "half" and after in SCALES:
             continue
         elif word in DECADES:
-            yield str(DECADES[word])
-        elif after == "s" and before in _BEFORE_DECADES and _DECADE.fullmatch(word):
-            yield f"19{word}"
+            yield f"{DECADES[word]}.5"
+        elif after == "s" and _DECADE.fullmatch(word):
+            yield f"{word}.5"
         else:
             yield word
 

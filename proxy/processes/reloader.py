@@ -21,6 +21,8 @@ log = logging.getLogger("rejoinder.reload")
 
 _POLL_EVERY_S = 2.0
 """Where nothing tells of changes."""
+_LOOK_EVERY_S = 10.0
+"""Where something does: a change may have met a process that did not answer."""
 
 Apply = Callable[[str, Loaded], Awaitable[tuple[str, ...]]]
 """Bring a config (its text, and what was read from it) into force; returns warnings. Raises
@@ -80,7 +82,12 @@ class Reloader:
         try:
             # The folder, not the file: editors and Kubernetes put a new file in the place of the
             # old.
-            async for _ in awatch(self._path.absolute().parent, recursive=False):
+            async for _ in awatch(
+                self._path.absolute().parent,
+                recursive=False,
+                rust_timeout=int(_LOOK_EVERY_S * 1000),
+                yield_on_timeout=True,
+            ):
                 await self._look()
         except (OSError, RuntimeError) as error:  # as where inotify has no more watches to give
             log.warning("the config's folder cannot be watched, the file is polled: %s", error)
@@ -97,6 +104,7 @@ class Reloader:
             self._unasked("a change of the file", await self.reload())
 
     async def _reload(self) -> ReloadReport:
+        before = self._seen
         try:
             self._seen = await asyncio.to_thread(text_of, self._path)
             loaded = await asyncio.to_thread(parse, self._path, self._seen, environ=os.environ)
@@ -104,6 +112,7 @@ class Reloader:
         except ConfigError as error:
             return ReloadReport(at=self._clock(), ok=False, problems=tuple(error.problems))
         except Unanswered as error:
+            self._seen = before  # so that it is tried again
             problem = f"{error}: the config before stays in force"
             return ReloadReport(at=self._clock(), ok=False, problems=(problem,), is_stuck=True)
         except Exception as error:  # what a reload meets must not end the watching

@@ -96,3 +96,11 @@ def test_texts_that_cannot_be_sent_are_refused(renderer: Renderer) -> None:
         renderer.render("{{ '\\ud800' }}", {})
     with pytest.raises(TemplateFault):
         renderer.render("{{ x }}", {"x": "\ud800"})
+
+
+def test_whatever_a_template_raises_is_told_and_the_process_goes_on(renderer: Renderer) -> None:
+    renderer.check("fine")
+    process = renderer._process
+    with pytest.raises(TemplateFault, match="at least one item"):
+        renderer.render("{{ cycler().next() }}", {})
+    assert renderer._process is process

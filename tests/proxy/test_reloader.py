@@ -7,6 +7,7 @@ import signal
 
 from watchfiles._rust_notify import WatchfilesRustInternalError
 
+from proxy.processes.control import Unanswered
 from proxy.processes.reloader import Reloader
 
 DEADLINE_S = 60
@@ -17,14 +18,15 @@ AFTER = BEFORE + "# another\n"
 class Applied:
     """Texts that came into force; the first `num_failures` times it fails."""
 
-    def __init__(self, *, num_failures: int = 0) -> None:
+    def __init__(self, *, num_failures: int = 0, fault: Exception | None = None) -> None:
         self.texts = []
         self._num_failures = num_failures
+        self._fault = fault or OSError(12, "Cannot allocate memory")
 
     async def __call__(self, text, _loaded):
         self.texts.append(text)
         if len(self.texts) <= self._num_failures:
-            raise OSError(12, "Cannot allocate memory")
+            raise self._fault
         return ()
 
 
@@ -81,3 +83,14 @@ async def test_a_reload_that_fails_is_reported_and_the_next_signal_is_heard(tmp_
         ("SIGHUP", True),
     ]
     assert "Cannot allocate memory" in reports[0][1].problems[0]
+
+
+async def test_a_change_that_met_a_stuck_worker_is_tried_again(tmp_path, monkeypatch):
+    monkeypatch.setattr("proxy.processes.reloader._LOOK_EVERY_S", 0.05)
+    applied = Applied(num_failures=2, fault=Unanswered("worker 1 does not answer"))
+    async with following(tmp_path, applied) as (path, reports):
+        path.write_text(AFTER)
+        while not (reports and reports[-1][1].ok):
+            await asyncio.sleep(0.01)
+    assert applied.texts == [AFTER] * 3
+    assert [report.is_stuck for _, report in reports] == [True, True, False]
