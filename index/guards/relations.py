@@ -46,13 +46,15 @@ _KIN = {
     for name in names.split()
 }
 _OF_KIN = wordset("step half foster adoptive great first second third late ex former")
-_RANKS = wordset("co vice deputy ex former acting assistant associate interim honorary")
+_RANKS = wordset(
+    "co vice deputy ex former acting assistant associate interim honorary retired student staff"
+)
 _ENDS_OF_ROLES = ("er", "or", "ist", "ant", "ent")
 _LEAST_ROLE = 5
 
 
 class Relations(msgspec.Struct, frozen=True):
-    """`kin` with what makes another of it; `ranks` before which roles; `stems`: all."""
+    """`kin` with what makes another of it; `ranks` before which words; `stems`: all."""
 
     kin: frozenset[str]
     ranks: frozenset[tuple[str, str]]
@@ -65,7 +67,7 @@ def _read(text: Text) -> Relations:
     kin = {_kin(*pair) for pair in pairs if _bare(pair[1]) in _KIN}
     if ("in", "law") in pairs or ("in", "laws") in pairs:
         kin.add("in law")
-    ranks = {(before, stem(word)) for before, word in pairs if before in _RANKS and _is_role(word)}
+    ranks = {(before, stem(word)) for before, word in pairs if before in _RANKS}
     ranks |= {("co", stem(word[2:])) for word in words if word[:2] == "co" and _is_role(word[2:])}
     return Relations(frozenset(kin), frozenset(ranks), frozenset(text.stems))
 

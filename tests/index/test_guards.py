@@ -145,6 +145,7 @@ REFUSED = {
         ("a card for my mother-in-law", "a card for my mother"),
         ("is a second cousin family", "is a third cousin family"),
         ("who is the deputy mayor", "who is the mayor"),
+        ("who is the former king", "who is the king"),
         ("what does a coauthor earn", "what does an author earn"),
     ],
     "code": [
