@@ -7,7 +7,7 @@ import msgspec
 
 from index.guards.guard import Guard
 from index.guards.known import is_known
-from index.guards.phrases import FUNCTION_WORDS
+from index.guards.phrases import FUNCTION_WORDS, JOINTS
 from index.guards.stem import stem
 from index.guards.text import Text
 from index.guards.wordset import wordset
@@ -71,7 +71,7 @@ def _read(text: Text) -> Relations:
     ranks = {
         (before, stem(word))
         for before, word in pairs
-        if before in _RANKS and word not in FUNCTION_WORDS
+        if before in _RANKS and word not in FUNCTION_WORDS | JOINTS
     }
     ranks |= {("co", stem(word[2:])) for word in words if word[:2] == "co" and _is_role(word[2:])}
     return Relations(frozenset(kin), frozenset(ranks), frozenset(text.stems))
