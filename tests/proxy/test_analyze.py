@@ -197,7 +197,7 @@ def test_a_policy_with_meaning_is_tried_with_other_profiles_and_a_higher_thresho
     (policy,) = analyze(asked(*KETTLES), config=MEANING)["policies"]
     balanced, higher = policy["trials"]
     assert balanced["name"] == "semantic: {profile: balanced}"
-    assert higher["name"] == "semantic: {threshold: 0.9}"
+    assert higher["name"] == "semantic: {threshold: 0.93}"
     assert balanced["semantic"] >= policy["semantic"] >= higher["semantic"]
     assert balanced["hits"] == balanced["semantic"] - policy["semantic"]
     assert policy["diff"] == ""
