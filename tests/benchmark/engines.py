@@ -214,17 +214,18 @@ def systems(arguments: argparse.Namespace) -> Iterator[Callable[[str, str, str],
     yield Ours
     if not arguments.rivals:
         return
-    if importlib.util.find_spec("transformers"):
-        for attention in ("sdpa", "eager"):
-            yield partial(Transformers, attention=attention)
-    else:
-        print("transformers is not installed: left out")
     if arguments.packages is not None:
         sys.path.append(arguments.packages)  # behind all others: only llama_cpp is missing here
     if importlib.util.find_spec("llama_cpp"):
         yield LlamaCpp
     else:
         print("llama_cpp is not installed, nor in --packages: left out")
+
+    if importlib.util.find_spec("transformers"):
+        for attention in ("sdpa", "eager"):
+            yield partial(Transformers, attention=attention)
+    else:
+        print("transformers is not installed: left out")
 
 
 def cpu_name() -> str:
