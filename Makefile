@@ -13,7 +13,7 @@ PIP = $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt 
 
 CLIENTS := .venv-clients
 
-.PHONY: serve test test-clients lint types unit bench clean
+.PHONY: serve test test-clients clients lint types unit bench clean
 
 serve: $(VENV)/.serve
 	$(BIN)/rejoinder serve $(CONFIG)
@@ -27,13 +27,18 @@ lint: $(VENV)/.test
 types: $(VENV)/.test
 	$(BIN)/mypy
 
-# Files run side by side, each whole: its tests share servers.
+# Files run side by side, each whole: its tests share servers. Some hundred processes are started,
+# and each would compile our modules again where the environment forbids Python to keep bytecode.
+unit: export PYTHONDONTWRITEBYTECODE =
 unit: $(VENV)/.test
 	$(BIN)/pytest -n $(JOBS) --dist loadfile
 
 # Real clients, from PyPI and npm, against a running proxy; they get an environment of their own.
-test-clients: $(VENV)/.serve $(CLIENTS)/.installed tests/clients/node/node_modules/.installed
+test-clients: export PYTHONDONTWRITEBYTECODE =
+test-clients: $(VENV)/.serve clients
 	$(CLIENTS)/bin/pytest tests/clients
+
+clients: $(CLIENTS)/.installed tests/clients/node/node_modules/.installed
 
 bench: $(VENV)/.test
 	$(BIN)/python tests/benchmark/serving.py

@@ -23,7 +23,7 @@ from proxy.answer.freshness import judge as judge_freshness
 from proxy.auditing.ledger import Tiers
 from proxy.auditing.tier import KNOWN_WRONG, Tier, mark_of
 from proxy.found import Found
-from proxy.late import Late, brought
+from proxy.late import MAX_LATE, Late, brought
 from proxy.meaning import examples_of
 from proxy.metrics import Metrics
 from proxy.outcome import ExactHit, Near, SemanticHit
@@ -48,8 +48,10 @@ class Cache:
         clock: Callable[[], float],
         random: Callable[[], float] = random.random,
         tiers: Tiers | None = None,
+        max_late: int = MAX_LATE,
     ) -> None:
-        """`random` gives numbers in [0, 1). `tiers`: None where nothing is audited."""
+        """`random` gives numbers in [0, 1). `tiers`: None where nothing is audited. `max_late`:
+        searches that may go on behind their deadline."""
         self._store = store
         self._tiers = tiers
         self._random = random
@@ -59,7 +61,7 @@ class Cache:
         """Replaced together with it."""
         self._metrics = metrics
         self._clock = clock
-        self._late = Late()
+        self._late = Late(most=max_late)
 
     async def find(self, question: Question) -> Found:
         """Exact first; by meaning where the question is eligible and nothing exact was found."""
@@ -86,9 +88,15 @@ class Cache:
         return await self._by_meaning(question, found)
 
     def over(self, shelf: Shelf) -> "Cache":
-        """The same cache over another shelf; none of its hits is due early."""
+        """The same cache over another shelf; none of its hits is due early, and what is late is
+        given up."""
         other = Cache(
-            shelf, metrics=self._metrics, clock=self._clock, random=lambda: 0.0, tiers=self._tiers
+            shelf,
+            metrics=self._metrics,
+            clock=self._clock,
+            random=lambda: 0.0,
+            tiers=self._tiers,
+            max_late=0,
         )
         other.semantic, other.learned = self.semantic, self.learned
         return other

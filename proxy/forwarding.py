@@ -19,6 +19,7 @@ from proxy.flight import Ending, Flight, Head
 from proxy.flights import Flights
 from proxy.found import Found
 from proxy.keeping import Keeper
+from proxy.late import give_up
 from proxy.outgoing import Outgoing, head_of
 from proxy.question import Question
 from proxy.request.choices import num_choices
@@ -58,6 +59,7 @@ class Forwarder:
                 question.key, snapshot=found.snapshot, tags=frozenset(question.tags)
             )
             if flight is not None:
+                give_up(found.late)
                 return Boarded(flight=flight, joined=True)
         _reserve(question)
         return Boarded(flight=self._start(question, found, shared=shared), joined=False)
@@ -69,7 +71,9 @@ class Forwarder:
 
     def refresh(self, question: Question, found: Found) -> None:
         """Make a new answer in the background, unless one is being made already."""
-        if not self._flights.has(question.key):
+        if self._flights.has(question.key):
+            give_up(found.late)
+        else:
             self._start(question.beside(), found, shared=True).finish_alone = True
 
     def ask_beside(self, question: Question, found: Found) -> Flight:
@@ -91,6 +95,10 @@ class Forwarder:
         turns = self._turns if shared else NoTurns()
         fill = functools.partial(self._fill, question, found, turns)
         self._flights.start(flight, fill, open_to_others=shared)
+        if found.late is not None:
+            late = found.late
+            assert flight.task is not None
+            flight.task.add_done_callback(lambda _: give_up(late))
         return flight
 
     async def _fill(

@@ -10,16 +10,23 @@ from index.semantic import Sought
 
 log = logging.getLogger("rejoinder.late")
 
-_MAX_LATE = 16
+MAX_LATE = 16
 """Searches that go on behind their deadline; further ones are given up. They stand in one line with
 those that are not late yet: half a batch of an embedder that cannot keep up, and no more."""
+_LONGEST_S = 30.0
+"""Whatever holds a search up for longer will not let it go in time for an answer."""
 
 
 class Late:
     """The searches that go on. Belongs to one event loop."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, most: int = MAX_LATE) -> None:
+        """`most`: so many at once; 0 where nobody would use what they bring."""
+        self._most = most
         self._going_on: set[asyncio.Task[Sought]] = set()
+
+    def __len__(self) -> int:
+        return len(self._going_on)
 
     async def search(
         self, search: Coroutine[Any, Any, Sought], *, deadline_s: float
@@ -34,11 +41,13 @@ class Late:
             raise
         if done:
             return task
-        if len(self._going_on) >= _MAX_LATE:
+        if len(self._going_on) >= self._most:
             task.cancel()
             return task
         self._going_on.add(task)
         task.add_done_callback(self._ended)
+        too_late = asyncio.get_running_loop().call_later(_LONGEST_S, task.cancel)
+        task.add_done_callback(lambda _: too_late.cancel())
         return task
 
     async def close(self) -> None:
@@ -52,6 +61,12 @@ class Late:
         self._going_on.discard(task)
         if not task.cancelled() and task.exception() is not None:
             log.warning("a search by meaning failed behind its deadline", exc_info=task.exception())
+
+
+def give_up(search: asyncio.Task[Sought] | None) -> None:
+    """Nobody will use what it brings. A no-op where it is done, or where there is none."""
+    if search is not None:
+        search.cancel()
 
 
 def brought(search: asyncio.Task[Sought] | None) -> Sought | None:

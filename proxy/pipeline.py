@@ -18,6 +18,7 @@ from proxy.embeddings.batches import Batches
 from proxy.errors import UpstreamError
 from proxy.forwarding import Boarded, Forwarder
 from proxy.found import Found
+from proxy.late import give_up
 from proxy.outcome import Bypass, Coalesced, Miss, Outcome, SemanticHit, word
 from proxy.question import Question
 from proxy.reply import Answer, Reply, of_upstream_error
@@ -61,10 +62,13 @@ class Pipeline:
                 break
             if wants_refresh(hit):
                 self._forwarder.refresh(question, found)
+            else:
+                give_up(found.late)
             if isinstance(hit, SemanticHit):
                 self._auditor.served(question, found, hit)
             return Answer(reply=reply, outcome=hit)
         if call.directives.only_if_cached:
+            give_up(found.late)
             return Answer(reply=not_cached(), outcome=_miss(question, found))
         return await self._forward(question, found, client)
 

@@ -33,6 +33,7 @@ class Embedder:
     bodies: list[dict] = field(default_factory=list)
     go_on: asyncio.Event | None = None
     headers: tuple[str, ...] = ()
+    status: str = "200 OK"
 
     async def __call__(self, request: Request, writer: asyncio.StreamWriter) -> None:
         body = json.loads(request.body)
@@ -43,7 +44,8 @@ class Embedder:
         self.bodies.append(body)
         if self.go_on is not None:
             await self.go_on.wait()
-        writer.write(plain(self.answer(body, pieces), headers=self.headers))
+        answer = self.answer(body, pieces)
+        writer.write(plain(answer, status=self.status, headers=self.headers))
 
     def answer(self, body: dict, pieces: list) -> bytes:
         dimensions = body.get("dimensions", 4)

@@ -1,16 +1,8 @@
 """Purges that name things as clients do."""
 
-import asyncio
-
 import pytest
 from misbehaving import plain, serving
 from running import CONFIG, completion, running
-
-
-@pytest.fixture(autouse=True)
-async def deadline():
-    async with asyncio.timeout(60):
-        yield
 
 
 async def answer(_request, writer):

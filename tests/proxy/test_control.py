@@ -12,12 +12,6 @@ from proxy.answer.control import Control, control_of, fits, varied_by
 BOTH = ("no-store", "max-age")
 
 
-@pytest.fixture(autouse=True)
-async def deadline():
-    async with asyncio.timeout(60):
-        yield
-
-
 def config(upstream, *, options: str = "", policy: str = "") -> str:
     return CONFIG.format(upstream=upstream.url, options=options, policy=policy)
 

@@ -10,12 +10,6 @@ STREAM = pytest.mark.parametrize("stream", [False, True], ids=["plain", "streame
 STARTED = pytest.mark.parametrize("started", [False, True], ids=["before", "after"])
 
 
-@pytest.fixture(autouse=True)
-async def deadline():
-    async with asyncio.timeout(60):
-        yield
-
-
 class Gated:
     """Answers in two halves; the second one waits."""
 

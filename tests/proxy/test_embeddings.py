@@ -10,12 +10,6 @@ from misbehaving import plain, serving
 from running import CONFIG, Running, running
 
 
-@pytest.fixture(autouse=True)
-async def deadline():
-    async with asyncio.timeout(60):
-        yield
-
-
 def config(upstream, policy: str = "") -> str:
     return CONFIG.format(upstream=upstream.url, options="", policy=policy)
 

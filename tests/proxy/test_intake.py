@@ -1,6 +1,5 @@
 """What was decided of a request is remembered for the same request only."""
 
-import asyncio
 import contextlib
 import json
 
@@ -12,14 +11,6 @@ from proxy.call import Surface
 from proxy.errors import ClientError
 from proxy.intake import _LONGEST_BYTES, _OBJECTS_BYTES
 from proxy.observing.timing import Timing
-
-DEADLINE_S = 60
-
-
-@pytest.fixture(autouse=True)
-async def deadline():
-    async with asyncio.timeout(DEADLINE_S):
-        yield
 
 
 def body(**more):

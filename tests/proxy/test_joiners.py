@@ -11,12 +11,6 @@ SHARED = ", share: everyone"
 REFUSED = b'{"error":{"message":"refused","code":"no"}}'
 
 
-@pytest.fixture(autouse=True)
-async def deadline():
-    async with asyncio.timeout(60):
-        yield
-
-
 async def until_joined(p, num_listeners: int = 2) -> None:
     while len(p.proxy.listeners()) < num_listeners:
         await asyncio.sleep(0.01)

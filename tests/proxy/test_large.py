@@ -1,7 +1,5 @@
 """Plain answers that are too large to be held, over sockets."""
 
-import asyncio
-
 import httpx
 import pytest
 from misbehaving import LAST_CHUNK, chunked, plain, serving
@@ -12,12 +10,6 @@ MEBIBYTE = b" " * 2**20
 CHUNK = chunked(MEBIBYTE)
 NUM_CHUNKS = 80
 CHAT = {"model": "test-1", "messages": [{"role": "user", "content": "hi"}]}
-
-
-@pytest.fixture(autouse=True)
-async def deadline():
-    async with asyncio.timeout(120):
-        yield
 
 
 def config(upstream, policy: str = "") -> str:

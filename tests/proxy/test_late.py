@@ -25,11 +25,13 @@ class Slow:
         self.catches_up = catches_up
         self.go_on = asyncio.Event()
         self.cache = None
+        self.num_waiting = 0
+        """Texts that are being embedded."""
 
     async def __call__(self, _request, writer):
         if self.catches_up:
             self.go_on.set()
-            while self.cache._late._going_on:
+            while len(self.cache._late):
                 await asyncio.sleep(0)
         writer.write(plain(completion()))
 
@@ -39,7 +41,11 @@ class Slow:
         embed = embedder.embed
 
         async def held(texts):
-            await self.go_on.wait()
+            self.num_waiting += 1
+            try:
+                await self.go_on.wait()
+            finally:
+                self.num_waiting -= 1
             return await embed(texts)
 
         embedder.embed = held
@@ -126,21 +132,39 @@ async def test_an_answer_made_again_in_the_background_is_still_found_by_meaning(
     assert meant.headers["x-cache"] == "semantic"
 
 
-async def test_more_than_a_few_late_searches_are_given_up(monkeypatch):
-    monkeypatch.setattr(late, "_MAX_LATE", 2)
+async def test_more_than_a_few_late_searches_are_given_up():
     come = asyncio.Event()
 
     async def search():
         await come.wait()
         return Sought(embedding=b"1")
 
-    waiting = Late()
+    waiting = Late(most=2)
     searches = [await waiting.search(search(), deadline_s=0) for _ in range(3)]
     assert [brought(one) for one in searches] == [None] * 3
     come.set()
     await asyncio.wait(searches)
     assert [brought(one) is not None for one in searches] == [True, True, False]
     await waiting.close()
+
+
+async def test_a_search_that_hangs_does_not_hold_its_place_for_ever(monkeypatch):
+    monkeypatch.setattr(late, "_LONGEST_S", 0.01)
+    waiting = Late(most=1)
+    hanging = await waiting.search(asyncio.Event().wait(), deadline_s=0)
+    await asyncio.wait([hanging])
+    assert hanging.cancelled()
+    assert len(waiting) == 0
+
+
+async def test_a_look_at_what_would_happen_leaves_no_search_behind(tmp_path):
+    async with held_up(tmp_path, policy(), catches_up=False) as (p, slow):
+        question = {"model": "test-1", "messages": [{"role": "user", "content": FIRST}]}
+        told = await p.http.post(f"{p.admin_url}/cache/explain", json={"request": question})
+        assert told.status_code == 200, told.text
+        assert "embedder_late" in told.text
+        await asyncio.sleep(0)
+        assert slow.num_waiting == 0
 
 
 async def test_a_search_whose_asker_leaves_ends_with_it():

@@ -12,7 +12,6 @@ from misbehaving import serving
 from proxyprocess import serving_process
 from running import good
 
-DEADLINE_S = 120
 OPENSSL = shutil.which("openssl")
 needs_openssl = pytest.mark.skipif(OPENSSL is None, reason="there is no openssl here")
 BODY = {"model": "test-1", "messages": [{"role": "user", "content": "?"}]}
@@ -30,12 +29,6 @@ routes:
 
 def config_of(upstream: str, *, listen="127.0.0.1:0", admin: str = "", more: str = "") -> str:
     return CONFIG.format(upstream=upstream, listen=listen, admin=admin, more=more)
-
-
-@pytest.fixture(autouse=True)
-async def deadline():
-    async with asyncio.timeout(DEADLINE_S):
-        yield
 
 
 def make_certificate(folder: Path, name: str, *, passphrase: str = "") -> None:

@@ -1,6 +1,5 @@
 """Tools that were called and documents, and the tags that rules make of them."""
 
-import asyncio
 import base64
 import hashlib
 import json
@@ -16,12 +15,6 @@ from proxy.errors import ClientError
 from proxy.request.conversation import turns
 from proxy.request.material import documents, tool_calls
 from proxy.request.wire import decode
-
-
-@pytest.fixture(autouse=True)
-async def deadline():
-    async with asyncio.timeout(60):
-        yield
 
 
 def chat_call(name: str, arguments: str) -> dict:

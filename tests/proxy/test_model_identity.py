@@ -1,12 +1,10 @@
 """Other weights under the same name never answer with what the old ones said."""
 
-import asyncio
 from pathlib import Path
 
 import pytest
 from running import running
 
-DEADLINE_S = 300
 CONFIG = """
 listen: 127.0.0.1:0
 admin: {{listen: "127.0.0.1:0"}}
@@ -18,12 +16,6 @@ policies:
 routes:
   - {{match: {{model: "*"}}, to: local, cache: standard}}
 """
-
-
-@pytest.fixture(autouse=True)
-async def deadline():
-    async with asyncio.timeout(DEADLINE_S):
-        yield
 
 
 @pytest.fixture

@@ -1,7 +1,5 @@
 """What programs write into requests anew each time."""
 
-import asyncio
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -13,12 +11,6 @@ from proxy.request.budget import Budget
 from proxy.request.noise import KNOWN, renumber, strip
 
 MARK = "\ufffc"
-
-
-@pytest.fixture(autouse=True)
-async def deadline():
-    async with asyncio.timeout(60):
-        yield
 
 
 @pytest.mark.parametrize(

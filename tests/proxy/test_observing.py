@@ -15,14 +15,7 @@ prices:
   "test-*": {input: 2, cached_input: 1, output: 10, currency: EUR}
 """
 COST = (5 * 2 + 3 * 10) / 1e6
-DEADLINE_S = 120
 PAID = {"model": "test-1", "policy": "standard", "currency": "EUR"}
-
-
-@pytest.fixture(autouse=True)
-async def deadline():
-    async with asyncio.timeout(DEADLINE_S):
-        yield
 
 
 def priced(upstream: str) -> str:

@@ -23,12 +23,6 @@ routes:
 MEGABYTE = b"\x00\xff" * 2**19
 
 
-@pytest.fixture(autouse=True)
-async def deadline():
-    async with asyncio.timeout(DEADLINE_S):
-        yield
-
-
 @contextlib.asynccontextmanager
 async def raw_upstream(handle):
     """A server that gets the head and then the bare connection."""

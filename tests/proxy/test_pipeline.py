@@ -11,14 +11,6 @@ import pytest
 from misbehaving import plain, serving
 from running import BEGIN, CONFIG, END, chunk, completion, good, running
 
-DEADLINE_S = 30
-
-
-@pytest.fixture(autouse=True)
-async def deadline():
-    async with asyncio.timeout(DEADLINE_S):
-        yield
-
 
 def trace(answer: httpx.Response) -> tuple[int, str | None, str]:
     status = answer.headers.get("cache-status", "")

@@ -16,8 +16,6 @@ from proxy.quotas import Quotas, guess_tokens, with_limits
 from proxy.settings.config import Config, Limits, Tenants
 from proxy.settings.listeners import Quota
 
-DEADLINE_S = 60
-
 CONFIG = """
 listen: 127.0.0.1:0
 admin: {{listen: "127.0.0.1:0"}}
@@ -33,12 +31,6 @@ routes:
   - {{match: {{model: "test-*"}}, to: main, cache: standard, retries: 0}}
   - {{match: {{path: "/v1/files*"}}, to: main}}
 """
-
-
-@pytest.fixture(autouse=True)
-async def deadline():
-    async with asyncio.timeout(DEADLINE_S):
-        yield
 
 
 def config_of(upstream: str, *, acme: str = "", each: str = "") -> str:

@@ -4,7 +4,6 @@ import asyncio
 import signal
 
 import httpx
-import pytest
 from misbehaving import plain, serving
 from proxyprocess import Process, serving_process
 from running import BEGIN, END, chunk, completion, good, wants_stream
@@ -12,8 +11,6 @@ from running import BEGIN, END, chunk, completion, good, wants_stream
 from proxy.processes.reload import change_to
 from proxy.settings.config import Config, Route, Store, Upstream
 from proxy.settings.listeners import Admin, Tls
-
-DEADLINE_S = 120
 
 CONFIG = """
 listen: 127.0.0.1:0
@@ -45,12 +42,6 @@ def text_of(answer: httpx.Response) -> str:
 async def answers_as(process: Process, model: str) -> None:
     while text_of(await process.ask()) != f"model {model}":
         await asyncio.sleep(0.02)
-
-
-@pytest.fixture(autouse=True)
-async def deadline():
-    async with asyncio.timeout(DEADLINE_S):
-        yield
 
 
 async def test_a_changed_file_a_signal_and_the_admin_port_each_reload(tmp_path):

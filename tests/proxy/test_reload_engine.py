@@ -21,12 +21,6 @@ routes:
 """
 
 
-@pytest.fixture(autouse=True)
-async def deadline():
-    async with asyncio.timeout(DEADLINE_S):
-        yield
-
-
 def engines_of(process: Process) -> set[int]:
     children = psutil.Process(process.process.pid).children(recursive=True)
     return {one.pid for one in children if "engine.process.worker" in one.cmdline()}

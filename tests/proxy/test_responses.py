@@ -1,6 +1,5 @@
 """The Responses API and legacy completions over real sockets, in both forms."""
 
-import asyncio
 import json
 
 import httpx
@@ -10,12 +9,6 @@ from misbehaving import LAST_CHUNK, STREAM, chunked, plain, serving
 from running import CONFIG, Running, running, wants_stream
 
 from proxy.answer.events import events
-
-
-@pytest.fixture(autouse=True)
-async def deadline():
-    async with asyncio.timeout(60):
-        yield
 
 
 def config(upstream, policy: str = "") -> str:

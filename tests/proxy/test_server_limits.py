@@ -11,8 +11,6 @@ from misbehaving import Server, serving
 from proxyprocess import serving_process
 from running import Running, good, running
 
-DEADLINE_S = 120
-
 CONFIG = """
 listen: 127.0.0.1:0
 admin: {{listen: "127.0.0.1:0"}}
@@ -24,12 +22,6 @@ routes:
   - {{match: {{path: "/v1/files*"}}, to: main}}
 """
 CHAT = b"POST /v1/chat/completions HTTP/1.1\r\nhost: h\r\ncontent-type: application/json\r\n"
-
-
-@pytest.fixture(autouse=True)
-async def deadline():
-    async with asyncio.timeout(DEADLINE_S):
-        yield
 
 
 @contextlib.asynccontextmanager

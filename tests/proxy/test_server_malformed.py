@@ -13,12 +13,6 @@ from test_server_patience import CHAT, answer_of, connected
 DEADLINE_S = 120
 
 
-@pytest.fixture(autouse=True)
-async def deadline():
-    async with asyncio.timeout(DEADLINE_S):
-        yield
-
-
 @contextlib.asynccontextmanager
 async def proxied(folder, upstream=good) -> AsyncIterator[Running]:
     async with serving(upstream) as server:

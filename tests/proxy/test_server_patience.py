@@ -43,12 +43,6 @@ class Said:
     body: bytes
 
 
-@pytest.fixture(autouse=True)
-async def deadline():
-    async with asyncio.timeout(DEADLINE_S):
-        yield
-
-
 @contextlib.asynccontextmanager
 async def patient(
     folder, *, head: str = NEVER, body: str = NEVER, upstream=good

@@ -10,8 +10,6 @@ from proxyprocess import serving_process
 from running import CONFIG as PLAIN_CONFIG
 from running import good, running
 
-DEADLINE_S = 120
-
 CONFIG = """
 listen: 127.0.0.1:0
 admin: {{listen: "127.0.0.1:0", token: "{token}", hosts: [proxy.example]}}
@@ -26,12 +24,6 @@ routes:
 
 def config_of(upstream: str, *, token: str = "", options: str = "", more: str = "") -> str:
     return CONFIG.format(upstream=upstream, token=token, options=options, more=more)
-
-
-@pytest.fixture(autouse=True)
-async def deadline():
-    async with asyncio.timeout(DEADLINE_S):
-        yield
 
 
 async def ask_raw(url: str, head: str, body: bytes = b"") -> tuple[int, bytes]:

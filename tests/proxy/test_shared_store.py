@@ -8,14 +8,6 @@ from misbehaving import plain, serving
 from redis_servers import RedisServer
 from running import CONFIG, completion, good, running, stream_of, wants_stream
 
-DEADLINE_S = 60
-
-
-@pytest.fixture(autouse=True)
-async def deadline():
-    async with asyncio.timeout(DEADLINE_S):
-        yield
-
 
 @contextlib.asynccontextmanager
 async def replicas(url, folder, *, answer=good, number=2, store=""):

@@ -1,7 +1,6 @@
 """The configs that are shipped, started as they stand: what they need comes from the environment,
 and the servers behind them are upstreams on loopback. (`tests/e2e` starts the quickstart.)"""
 
-import asyncio
 import contextlib
 from pathlib import Path
 
@@ -12,7 +11,6 @@ from proxyprocess import serving_process
 from running import completion
 
 CONFIGS = Path(__file__).parents[2] / "configs"
-DEADLINE_S = 180
 ANY_PORT = {"REJOINDER_LISTEN": "127.0.0.1:0", "REJOINDER_ADMIN_LISTEN": "127.0.0.1:0"}
 TEAMS = {
     "REJOINDER_ADMIN_TOKEN": "a-token-of-the-tests",
@@ -20,12 +18,6 @@ TEAMS = {
     "SUPPORT_TEAM_KEY": "sk-support",
     "OPENAI_API_KEY": "sk-openai",
 }
-
-
-@pytest.fixture(autouse=True)
-async def deadline():
-    async with asyncio.timeout(DEADLINE_S):
-        yield
 
 
 @pytest.fixture

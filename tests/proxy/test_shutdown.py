@@ -9,8 +9,6 @@ from misbehaving import serving
 from proxyprocess import Process, serving_process
 from running import BEGIN, END, chunk, good, wants_stream
 
-DEADLINE_S = 120
-
 CONFIG = """
 listen: 127.0.0.1:0
 admin: {{listen: "127.0.0.1:0"}}
@@ -22,12 +20,6 @@ policies:
   kept: {{}}
 shutdown: {{{shutdown}}}
 """
-
-
-@pytest.fixture(autouse=True)
-async def deadline():
-    async with asyncio.timeout(DEADLINE_S):
-        yield
 
 
 def slow_until(go_on: asyncio.Event):

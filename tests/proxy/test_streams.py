@@ -23,12 +23,6 @@ CHAT = {"model": "test-1", "messages": [{"role": "user", "content": "hi"}], "str
 WITH_USAGE = {"stream_options": {"include_usage": True}}
 
 
-@pytest.fixture(autouse=True)
-async def deadline():
-    async with asyncio.timeout(60):
-        yield
-
-
 def config(upstream, policy: str = "", **more: str) -> str:
     top = "".join(f"{name}: {value}\n" for name, value in more.items())
     return CONFIG.format(upstream=upstream.url, options="", policy=policy) + top

@@ -9,12 +9,10 @@ from collections import Counter
 
 import httpx
 import psutil
-import pytest
 from misbehaving import plain, serving
 from proxyprocess import Process, serving_process
 from running import BEGIN, END, chunk, completion, good, wants_stream
 
-DEADLINE_S = 180
 WORKERS = 4
 
 CONFIG = """
@@ -34,12 +32,6 @@ LOG = """
 tenants: {{keys: {{sk-one: acme}}}}
 record: {{path: "{path}", bodies: true}}
 """
-
-
-@pytest.fixture(autouse=True)
-async def deadline():
-    async with asyncio.timeout(DEADLINE_S):
-        yield
 
 
 def config_of(upstream: str, folder, *, workers: int = WORKERS) -> str:

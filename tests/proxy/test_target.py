@@ -1,7 +1,5 @@
 """Methods and paths: what each leads to, over real sockets and by itself."""
 
-import asyncio
-
 import openai
 import pytest
 from hypothesis import given
@@ -12,12 +10,6 @@ from running import CONFIG, running
 from proxy.call import Surface
 from proxy.errors import ClientError
 from proxy.target import Target, target_of
-
-
-@pytest.fixture(autouse=True)
-async def deadline():
-    async with asyncio.timeout(60):
-        yield
 
 
 @pytest.mark.parametrize("surface", Surface)

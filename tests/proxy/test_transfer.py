@@ -9,11 +9,9 @@ import shutil
 import sys
 from dataclasses import dataclass
 
-import pytest
 from misbehaving import serving
 from running import completion, good, running
 
-DEADLINE_S = 90
 CONFIG = """
 listen: 127.0.0.1:0
 admin: {{listen: "127.0.0.1:0", token: s3cret}}
@@ -22,12 +20,6 @@ policies: {{standard: {{ttl: 1h}}}}
 routes: [{{match: {{model: "test-*"}}, to: main, cache: standard, retries: 0}}]
 store: {store}
 """
-
-
-@pytest.fixture(autouse=True)
-async def deadline():
-    async with asyncio.timeout(DEADLINE_S):
-        yield
 
 
 @dataclass

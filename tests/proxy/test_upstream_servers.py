@@ -20,12 +20,6 @@ policies:
 """
 
 
-@pytest.fixture(autouse=True)
-async def deadline():
-    async with asyncio.timeout(60):
-        yield
-
-
 def config(upstreams: dict, *routes: dict, **more: object) -> str:
     """JSON is YAML."""
     rest = {"upstreams": upstreams, "routes": routes or ({"to": [*upstreams]},), **more}

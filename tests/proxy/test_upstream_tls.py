@@ -30,12 +30,6 @@ pytestmark = pytest.mark.skipif(OPENSSL is None, reason="there is no openssl to 
 
 
 @pytest.fixture(autouse=True)
-async def deadline():
-    async with asyncio.timeout(60):
-        yield
-
-
-@pytest.fixture(autouse=True)
 def no_proxies(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY"):
         monkeypatch.delenv(name, raising=False)

@@ -56,16 +56,19 @@ class _Fit(msgspec.Struct):
 
 
 class Vcache:
-    """vCache's published rule, written from the formulae of its paper alone, as we know them
-    (Schroeder et al., "vCache: Verified Semantic Prompt Caching", arXiv 2502.03771): a logistic
-    model of correctness for each entry, a confidence bound of its location, and tau, the
-    probability of asking the upstream, least over the confidences. Ours are: the five confidences,
-    the standard error by the delta method, and a small ridge.
+    """vCache's published rule, written from the formulae of its paper alone (Schroeder et al.,
+    "vCache: Verified Semantic Prompt Caching", ICLR 2026, arXiv 2502.03771).
 
-    Each entry learns Pr(right | s) = 1 / (1 + exp(-g (s - t))) from its own observations by maximum
-    likelihood. The upstream is asked with a probability of at least (1 - d - p) / (1 - p), where
-    p = (1 - e) Pr(right | s) with t at its upper 1 - e confidence bound, and e is chosen best. Two
-    observations are put before the first, (0, wrong) and (1, right), so that a fit exists.
+    Each entry has observations (similarity, right) of the prompts whose nearest it was, and learns
+    Pr(right | s) = 1 / (1 + exp(-g (s - t))) from them by maximum likelihood. The upstream is asked
+    with a probability of tau = min over e in (0, 1) of (1 - d - p) / (1 - p): d is the error
+    allowed, and p = (1 - e) Pr(right | s) with t and g at the conservative end of their confidence
+    1 - e.
+
+    What the formulae leave open, we took in the rule's favour: g is its estimate, only t is at its
+    end (with a band for both it gives a quarter to five sixths of the hits). Ours are also: five
+    confidences, the standard error by the delta method, a small ridge, and two observations before
+    the first, (0, wrong) and (1, right), so that a fit exists.
     """
 
     _CONFIDENCES = ((0.01, 2.326), (0.05, 1.645), (0.10, 1.282), (0.20, 0.842), (0.40, 0.253))
