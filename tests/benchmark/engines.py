@@ -1,13 +1,14 @@
-"""Tokens a second of CPU time, one thread: `engines.py [--model M] [--rivals] [--cases prefill,…]`.
+"""Tokens a second of CPU time, one thread: `engines.py [--model M] [--rivals] [--cases 1x128,…]`.
 
 The engine runs whole steps: schedule, forward pass, sampling, text. Prompts are random tokens,
 all of them computed; then the time of decode steps is taken while all sequences run. CPU time of
 this process is counted, not wall-clock time, so that other jobs disturb less; they still share
 memory bandwidth and caches, so compare within one run.
 
-Rivals, in the same process and with the same model, where they can be imported: transformers with
-bf16 weights (SDPA, eager), and llama.cpp by way of llama-cpp-python, with the file's own
-quantisation. Its package is compiled when it is installed, best into an environment of its own with
+Rivals (all, or those named), in the same process and with the same model, where they can be
+imported: llama.cpp by way of llama-cpp-python, with the file's own quantisation, and transformers
+(SDPA) with float32 and with bf16 weights, which a processor without bf16 multiplications computes
+slowly. llama-cpp-python is compiled when it is installed, best into an environment of its own with
 the same Python: `--packages` names that environment's site-packages.
 """
 
@@ -131,7 +132,7 @@ class Transformers:
     """What the library does by default on a CPU, with a cache. Weights are random, of the model's
     sizes: reading the file would need one more package, and speed does not depend on them."""
 
-    def __init__(self, model: str, _weights: str, _kv: str, *, attention: str) -> None:
+    def __init__(self, model: str, _weights: str, _kv: str, *, dtype: torch.dtype) -> None:
         from transformers import LlamaConfig, LlamaForCausalLM
 
         file = GGUFFile(locate(model).path)
@@ -145,10 +146,10 @@ class Transformers:
             num_key_value_heads=field("attention.head_count_kv"),
             max_position_embeddings=field("context_length"),
             tie_word_embeddings=True,
-            attn_implementation=attention,
+            attn_implementation="sdpa",
         )
-        self.model = LlamaForCausalLM(config).to(torch.bfloat16).eval()
-        self.name = f"transformers bf16, {attention}"
+        self.model = LlamaForCausalLM(config).to(dtype).eval()
+        self.name = f"transformers, {str(dtype).removeprefix('torch.')}"
 
     @torch.inference_mode()
     def measure(self, case: Case) -> float:
@@ -210,22 +211,24 @@ def rss_mb() -> float:
     return int(next(line for line in lines if line.startswith("VmRSS")).split()[1]) / 1024
 
 
+RIVALS: dict[str, tuple[str, Callable[[str, str, str], Measured]]] = {
+    "llama.cpp": ("llama_cpp", LlamaCpp),
+    "transformers-float32": ("transformers", partial(Transformers, dtype=torch.float32)),
+    "transformers-bf16": ("transformers", partial(Transformers, dtype=torch.bfloat16)),
+}
+"""The package that each needs, and what loads it."""
+
+
 def systems(arguments: argparse.Namespace) -> Iterator[Callable[[str, str, str], Measured]]:
     yield Ours
-    if not arguments.rivals:
-        return
     if arguments.packages is not None:
         sys.path.append(arguments.packages)  # behind all others: only llama_cpp is missing here
-    if importlib.util.find_spec("llama_cpp"):
-        yield LlamaCpp
-    else:
-        print("llama_cpp is not installed, nor in --packages: left out")
-
-    if importlib.util.find_spec("transformers"):
-        for attention in ("sdpa", "eager"):
-            yield partial(Transformers, attention=attention)
-    else:
-        print("transformers is not installed: left out")
+    for name in arguments.rivals:
+        package, rival = RIVALS[name]
+        if importlib.util.find_spec(package):
+            yield rival
+        else:
+            print(f"{package} is not installed, nor in --packages: {name} is left out")
 
 
 def cpu_name() -> str:
@@ -239,10 +242,12 @@ def main() -> None:
     parser.add_argument("--model", default=MODEL)
     parser.add_argument("--weights", default="auto")
     parser.add_argument("--kv-dtype", default="int8")
-    parser.add_argument("--rivals", action="store_true")
+    parser.add_argument("--rivals", nargs="*", choices=RIVALS, default=(), help="none: all")
     parser.add_argument("--packages", help="site-packages in which llama_cpp is installed")
     parser.add_argument("--cases", default=",".join(CASES), help="of these, comma-separated")
     arguments = parser.parse_args()
+    if arguments.rivals == []:
+        arguments.rivals = list(RIVALS)
     torch.set_num_threads(1)
     cases = [CASES[name] for name in arguments.cases.split(",")]
     print(f"{cpu_name()}, {platform.platform()}, Python {platform.python_version()}, torch "
