@@ -12,8 +12,8 @@ import pytest
 ROOT = Path(__file__).parents[1]
 PACKAGES = ("proxy", "index", "engine")
 
-# The bundled engine's upstream: one file, or its parts beside it.
-KNOWS_ENGINE = "proxy/upstreams/local"
+# The bundled engine as an upstream.
+KNOWS_ENGINE = "proxy/upstreams/local/"
 
 # Where what is slow to import may stand, by file or folder. Nothing of it may load with the proxy.
 HEAVY = {
@@ -194,8 +194,8 @@ def test_a_wrong_arrow_is_seen(tree, file, text):
 
 
 def test_a_right_arrow_is_none(tree):
-    (tree(proxy__a="import index.b") / "proxy/upstreams").mkdir()
-    assert wrong_arrows(tree(proxy__upstreams__local="from engine import client")) == []
+    (tree(proxy__a="import index.b") / "proxy/upstreams/local").mkdir(parents=True)
+    assert wrong_arrows(tree(proxy__upstreams__local__ask="from engine import client")) == []
 
 
 def test_a_heavy_import_in_the_wrong_file_is_seen(tree):

@@ -10,7 +10,7 @@ from proxy.commands.failure import MISUSED, OK
 from proxy.commands.output import count, note, print_json, print_line
 
 if TYPE_CHECKING:
-    from proxy.upstreams.local_plan import MemoryPlan
+    from proxy.upstreams.local.plan import MemoryPlan
 
 
 def check(file: Path, /, *, as_json: Annotated[bool, Parameter(name="--json")] = False) -> int:

@@ -7,7 +7,7 @@ from proxy.commands.output import count, size
 
 if TYPE_CHECKING:
     from proxy.settings.config import Config
-    from proxy.upstreams.local_plan import MemoryPlan
+    from proxy.upstreams.local.plan import MemoryPlan
 
 
 def plans_of(config: "Config") -> "dict[str, MemoryPlan | None]":
@@ -16,7 +16,7 @@ def plans_of(config: "Config") -> "dict[str, MemoryPlan | None]":
     engines = {name: one.engine for name, one in config.upstreams.items() if one.engine is not None}
     if not engines:
         return {}
-    from proxy.upstreams.local_plan import planned
+    from proxy.upstreams.local.plan import planned
 
     return {name: planned(name, engine) for name, engine in engines.items()}
 

@@ -56,7 +56,7 @@ from proxy.processes.welcome import welcome
 from proxy.settings import file
 from proxy.settings.config import Config
 from proxy.storing import open_store
-from proxy.upstreams.local_shared import Engines
+from proxy.upstreams.local.shared import Engines
 
 log = logging.getLogger("rejoinder.supervisor")
 

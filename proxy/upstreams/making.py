@@ -23,7 +23,7 @@ def make_upstream(
     `look`: at how far purges have come."""
     if config.engine is not None:
         # Imported where it is needed, so that a proxy without an engine stays light.
-        from proxy.upstreams.local import LocalUpstream
+        from proxy.upstreams.local.upstream import LocalUpstream
 
         return LocalUpstream(
             name,

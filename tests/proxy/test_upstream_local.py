@@ -16,7 +16,7 @@ from proxy.call import Surface
 from proxy.errors import ConfigError, UpstreamBroken, UpstreamRestarting, UpstreamUnreachable
 from proxy.settings import engine as config
 from proxy.upstreams.base import UpstreamRequest, UpstreamResponse
-from proxy.upstreams.local import LocalUpstream
+from proxy.upstreams.local.upstream import LocalUpstream
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -441,7 +441,7 @@ async def test_a_request_that_the_engine_dies_before_beginning_with_is_sent_agai
 
 async def test_the_upstream_brings_no_heavy_import() -> None:
     script = (
-        "import sys, proxy.upstreams.local; "
+        "import sys, proxy.upstreams.local.upstream; "
         "print(sorted({'torch', 'numpy', 'tokenizers', 'gguf', 'jinja2'} & set(sys.modules)))"
     )
     process = await asyncio.create_subprocess_exec(

@@ -8,8 +8,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.text.toolformat import HERMES, LLAMA, MISTRAL, MISTRAL_NAMED, QWEN_CODER, ToolFormat
-from proxy.upstreams.local_calls import Argued, Called, ForcedCalls, Heard, Reader, Said, reader
-from proxy.upstreams.local_tools import FunctionBody, ToolBody, Tooling
+from proxy.upstreams.local.calls import (
+    Argued,
+    Called,
+    ForcedCalls,
+    Heard,
+    Reader,
+    Said,
+    reader,
+)
+from proxy.upstreams.local.tools import FunctionBody, ToolBody, Tooling
 
 NAMES = ("weather", "add")
 PARAMETERS = {

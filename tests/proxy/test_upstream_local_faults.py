@@ -21,8 +21,8 @@ from proxy.settings.upstreams import Upstream
 from proxy.upstreams.attempt import Journal, attempt
 from proxy.upstreams.base import UpstreamRequest, UpstreamResponse
 from proxy.upstreams.breaker import MIN_ATTEMPTS
-from proxy.upstreams.local import LocalUpstream
-from proxy.upstreams.local_writing import Ask
+from proxy.upstreams.local.upstream import LocalUpstream
+from proxy.upstreams.local.writing import Ask
 from proxy.upstreams.opening import settled
 from proxy.upstreams.pool import Pool
 

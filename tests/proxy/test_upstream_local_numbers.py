@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from proxy.errors import ClientError
-from proxy.upstreams.local_ask import chat_request, response_request
-from proxy.upstreams.local_request import decode_chat, decode_completion
-from proxy.upstreams.local_response_body import decode_response
+from proxy.upstreams.local.ask import chat_request, response_request
+from proxy.upstreams.local.request import decode_chat, decode_completion
+from proxy.upstreams.local.response_body import decode_response
 
 HUGE = 2**70
 ASKED = {"messages": [{"role": "user", "content": "x"}]}

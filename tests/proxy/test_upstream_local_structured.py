@@ -11,7 +11,7 @@ import pytest_asyncio
 
 from proxy.settings.engine import Engine
 from proxy.upstreams.base import UpstreamRequest
-from proxy.upstreams.local import LocalUpstream
+from proxy.upstreams.local.upstream import LocalUpstream
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

@@ -36,19 +36,19 @@ from proxy.upstreams.base import (
     UpstreamResponse,
 )
 from proxy.upstreams.body import Body, Buffered
-from proxy.upstreams.local_ask import chat_request, completion_requests, response_request
-from proxy.upstreams.local_calls import Reader, reader
-from proxy.upstreams.local_chat import ChatForm
-from proxy.upstreams.local_completion import CompletionForm
-from proxy.upstreams.local_config import engine_config
-from proxy.upstreams.local_pages import Look, prefix_tree_of, purge_of, sharing_of, unseen
-from proxy.upstreams.local_progress import in_quarters
-from proxy.upstreams.local_refusal import refusal_of, told
-from proxy.upstreams.local_request import decode_chat, decode_completion
-from proxy.upstreams.local_response import ResponseForm
-from proxy.upstreams.local_response_body import FIELDS, decode_response
-from proxy.upstreams.local_tools import Tooling
-from proxy.upstreams.local_writing import Ask, plain, streamed
+from proxy.upstreams.local.ask import chat_request, completion_requests, response_request
+from proxy.upstreams.local.calls import Reader, reader
+from proxy.upstreams.local.chat import ChatForm
+from proxy.upstreams.local.completion import CompletionForm
+from proxy.upstreams.local.config import engine_config
+from proxy.upstreams.local.pages import Look, prefix_tree_of, purge_of, sharing_of, unseen
+from proxy.upstreams.local.progress import in_quarters
+from proxy.upstreams.local.refusal import refusal_of, told
+from proxy.upstreams.local.request import decode_chat, decode_completion
+from proxy.upstreams.local.response import ResponseForm
+from proxy.upstreams.local.response_body import FIELDS, decode_response
+from proxy.upstreams.local.tools import Tooling
+from proxy.upstreams.local.writing import Ask, plain, streamed
 
 _DOWNLOAD_S = 24 * 3600.0
 _LOAD_S = 600.0

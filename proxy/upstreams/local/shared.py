@@ -16,7 +16,7 @@ from engine.process.relay import Relay
 from proxy.errors import ConfigError
 from proxy.settings.config import Config
 from proxy.settings.engine import Engine
-from proxy.upstreams.local_config import engine_config
+from proxy.upstreams.local.config import engine_config
 
 log = logging.getLogger("rejoinder.engines")
 

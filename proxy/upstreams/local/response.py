@@ -7,12 +7,12 @@ from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
 
-from proxy.upstreams.local_answer import Choice, Json, TokenDetail
-from proxy.upstreams.local_calls import Heard, Reader
-from proxy.upstreams.local_output import Ended, Output
-from proxy.upstreams.local_reading import Reading
-from proxy.upstreams.local_response_body import ResponseBody, TextOptions
-from proxy.upstreams.local_tools import TextFormat
+from proxy.upstreams.local.answer import Choice, Json, TokenDetail
+from proxy.upstreams.local.calls import Heard, Reader
+from proxy.upstreams.local.output import Ended, Output
+from proxy.upstreams.local.reading import Reading
+from proxy.upstreams.local.response_body import ResponseBody, TextOptions
+from proxy.upstreams.local.tools import TextFormat
 
 _CUT = "length"
 """The engine's word for an answer that had to end."""
@@ -20,7 +20,7 @@ _CUT = "length"
 
 class ResponseForm:
     """`response` and its events, the last of which carries it whole. Has one choice. See
-    `proxy.upstreams.local_answer.AnswerForm`."""
+    `proxy.upstreams.local.answer.AnswerForm`."""
 
     closing = b""
 

@@ -11,10 +11,10 @@ import msgspec
 from msgspec import Meta
 
 from proxy.settings.longcontext import LongContext
-from proxy.upstreams.local_decoding import decode, refuse, refuse_unsupported
-from proxy.upstreams.local_numbers import check_numbers
-from proxy.upstreams.local_request import Tokens
-from proxy.upstreams.local_tools import (
+from proxy.upstreams.local.decoding import decode, refuse, refuse_unsupported
+from proxy.upstreams.local.numbers import check_numbers
+from proxy.upstreams.local.request import Tokens
+from proxy.upstreams.local.tools import (
     FunctionBody,
     FunctionName,
     Json,

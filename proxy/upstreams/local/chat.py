@@ -5,13 +5,13 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 from typing import assert_never
 
-from proxy.upstreams.local_answer import DONE, Choice, Json, TokenDetail, data_frame
-from proxy.upstreams.local_calls import Argued, Called, Heard, Reader, Said
-from proxy.upstreams.local_reading import Reading
+from proxy.upstreams.local.answer import DONE, Choice, Json, TokenDetail, data_frame
+from proxy.upstreams.local.calls import Argued, Called, Heard, Reader, Said
+from proxy.upstreams.local.reading import Reading
 
 
 class ChatForm:
-    """`chat.completion` and its chunks. See `proxy.upstreams.local_answer.AnswerForm`."""
+    """`chat.completion` and its chunks. See `proxy.upstreams.local.answer.AnswerForm`."""
 
     closing = DONE
 

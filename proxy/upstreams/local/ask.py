@@ -9,9 +9,9 @@ from engine.longcontext import LongContext
 from engine.process.protocol import Message, Request, ToolCall
 from engine.sampling import Sampling
 from proxy.settings import longcontext as written
-from proxy.upstreams.local_items import messages_of
-from proxy.upstreams.local_numbers import arguments_of
-from proxy.upstreams.local_request import (
+from proxy.upstreams.local.items import messages_of
+from proxy.upstreams.local.numbers import arguments_of
+from proxy.upstreams.local.request import (
     ChatBody,
     CompletionBody,
     SamplingBody,
@@ -19,8 +19,8 @@ from proxy.upstreams.local_request import (
     prompts_of,
     turn_text,
 )
-from proxy.upstreams.local_response_body import ResponseBody
-from proxy.upstreams.local_tools import (
+from proxy.upstreams.local.response_body import ResponseBody
+from proxy.upstreams.local.tools import (
     CallBody,
     ObjectFormat,
     ResponseFormat,

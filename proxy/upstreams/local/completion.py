@@ -4,12 +4,12 @@ import uuid
 from collections import Counter
 from collections.abc import Sequence
 
-from proxy.upstreams.local_answer import DONE, Choice, Json, TokenDetail, data_frame
+from proxy.upstreams.local.answer import DONE, Choice, Json, TokenDetail, data_frame
 
 
 class CompletionForm:
     """`text_completion`, streamed under the same name. See
-    `proxy.upstreams.local_answer.AnswerForm`."""
+    `proxy.upstreams.local.answer.AnswerForm`."""
 
     closing = DONE
 

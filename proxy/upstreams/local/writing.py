@@ -6,7 +6,7 @@ import msgspec
 
 from engine.process.generation import Generation
 from engine.process.protocol import Delta, Finished, Request, TokenChoice, TokenLogprob
-from proxy.upstreams.local_answer import (
+from proxy.upstreams.local.answer import (
     AnswerForm,
     Choice,
     Json,

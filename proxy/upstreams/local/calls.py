@@ -10,9 +10,9 @@ import msgspec
 
 from engine.text.stops import overlap
 from engine.text.toolformat import ToolFormat
-from proxy.upstreams.local_callforms import Call, CallForm, Extent, JsonCalls, call_form
-from proxy.upstreams.local_extent import JsonExtent
-from proxy.upstreams.local_tools import Tooling
+from proxy.upstreams.local.callforms import Call, CallForm, Extent, JsonCalls, call_form
+from proxy.upstreams.local.extent import JsonExtent
+from proxy.upstreams.local.tools import Tooling
 
 
 class Said(msgspec.Struct, frozen=True, kw_only=True):

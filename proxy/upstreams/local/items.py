@@ -6,8 +6,8 @@ from typing import Any, Literal, assert_never
 import msgspec
 
 from engine.process.protocol import Message, ToolCall
-from proxy.upstreams.local_decoding import convert, refuse
-from proxy.upstreams.local_numbers import arguments_of
+from proxy.upstreams.local.decoding import convert, refuse
+from proxy.upstreams.local.numbers import arguments_of
 
 _TEXT_OF = {"input_text": "text", "output_text": "text", "text": "text", "refusal": "refusal"}
 """By type of a part, the member that holds what was said."""

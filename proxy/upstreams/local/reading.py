@@ -2,8 +2,8 @@
 
 from collections.abc import Callable, Sequence
 
-from proxy.upstreams.local_answer import TokenDetail
-from proxy.upstreams.local_calls import Called, Heard, Reader, Said
+from proxy.upstreams.local.answer import TokenDetail
+from proxy.upstreams.local.calls import Called, Heard, Reader, Said
 
 
 class Reading:

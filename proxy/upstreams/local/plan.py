@@ -5,7 +5,7 @@ from engine.plan import MemoryPlan, plan_memory
 from engine.sources.weights import locate
 from proxy.errors import ConfigError
 from proxy.settings.engine import Engine
-from proxy.upstreams.local_config import engine_config
+from proxy.upstreams.local.config import engine_config
 
 __all__ = ["MemoryPlan", "planned"]
 

@@ -7,7 +7,7 @@ import msgspec
 
 from proxy.errors import ClientError
 from proxy.request.wire import MAX_DEPTH
-from proxy.upstreams.local_decoding import refuse
+from proxy.upstreams.local.decoding import refuse
 
 _LONG = re.compile(rb"\d{19}")
 """No shorter number is too large."""

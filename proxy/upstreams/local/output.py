@@ -5,8 +5,8 @@ import uuid
 from collections.abc import Sequence
 from typing import Literal, assert_never
 
-from proxy.upstreams.local_answer import Json, TokenDetail
-from proxy.upstreams.local_calls import Argued, Called, Heard, Said
+from proxy.upstreams.local.answer import Json, TokenDetail
+from proxy.upstreams.local.calls import Argued, Called, Heard, Said
 
 Ended = Literal["completed", "incomplete"]
 

@@ -12,8 +12,8 @@ from typing import Any, Protocol
 import msgspec
 
 from engine.text.toolformat import ToolFormat
-from proxy.upstreams.local_extent import JsonExtent
-from proxy.upstreams.local_tools import FunctionBody
+from proxy.upstreams.local.extent import JsonExtent
+from proxy.upstreams.local.tools import FunctionBody
 
 _NAMED = re.compile(r"\s*([\w.-]+)\s*(?:\[CALL_ID\]\s*\w+\s*)?(?:\[ARGS\])?\s*(?=\{)")
 _NAMED_SO_FAR = re.compile(
