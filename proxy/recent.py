@@ -108,5 +108,10 @@ def _name(seen: Seen) -> tuple[str, str]:
 def newest_of(lists: Sequence[Sequence[Seen]], *, limit: int) -> tuple[Seen, ...]:
     """Of several processes, newest first."""
     everything = [one for each in lists for one in each]
-    everything.sort(key=lambda one: one.at, reverse=True)
+    everything.sort(key=place_of, reverse=True)
     return tuple(everything[:limit])
+
+
+def place_of(one: Seen) -> tuple[float, str]:
+    """In the list of all processes: the greatest is the newest."""
+    return one.at, one.request_id

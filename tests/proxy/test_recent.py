@@ -60,6 +60,29 @@ async def test_requests_of_every_outcome_are_listed_newest_first(tmp_path):
         assert await listed(p, tenant="somebody else") == []
 
 
+async def test_a_page_goes_on_where_the_one_before_it_ended(tmp_path):
+    async with (
+        serving(good) as upstream,
+        running(CONFIG.format(upstream=upstream.url, options="", policy=""), tmp_path) as p,
+    ):
+        ids = [
+            (await p.ask(str(number), headers={"x-request-id": f"a:{number}"})).headers[
+                "x-request-id"
+            ]
+            for number in range(5)
+        ]
+        await p.ask("in between", model="uncached")
+        pages, where = [], {"limit": 2, "outcome": "miss"}
+        while where.get("cursor", "") is not None:
+            answer = (await p.http.get(f"{p.admin_url}/cache/recent", params=where)).json()
+            pages.append([one["request_id"] for one in answer["requests"]])
+            where["cursor"] = answer["cursor"]
+            await p.ask("newer ones move nothing", stream=True)
+        assert pages == [ids[4:2:-1], ids[2:0:-1], ids[:1]]
+        wrong = await p.http.get(f"{p.admin_url}/cache/recent", params={"cursor": "nowhere"})
+        assert (wrong.status_code, wrong.json()["error"]["param"]) == (400, "cursor")
+
+
 async def test_a_client_that_leaves_before_its_answer_is_listed_as_left(tmp_path):
     asked = asyncio.Event()
 
