@@ -1,4 +1,4 @@
-"""May a semantic tier serve? A pure function of counters that only grow.
+"""May a semantic tier serve? A pure function of counters that only grow until their epoch is over.
 
     serving ── evidence that more than max_error are wrong ──> not serving
        │  a third of it: ask for more similarity, two thirds: more again
@@ -8,7 +8,7 @@ Traffic and upstreams change, so labels count for one epoch: an epoch ends with 
 serving and not, after `WINDOW` labels of serving, and where a tier that does not serve could be
 proven sooner from the beginning than by going on. Every field of the totals only grows, and a
 transition is a field too: so any number of processes may add to them in any order, or decide on the
-same transition twice, and all see the same standing.
+same transition twice, and all see the same standing. (`index.audit.epoch` has the transitions.)
 
 A label tells at which steps its hit would still be one, and hits that only a step has refused are
 audited at the rate of those that are served: so at each step the labels are a fair sample of its
@@ -23,15 +23,14 @@ called for costs hits and no answers, so its alpha is each epoch's own.
 """
 
 import math
-from collections.abc import Mapping
 from typing import Literal
 
 import msgspec
 
 from index.audit.bounds import evidence_above, evidence_below, lower, upper
+from index.audit.epoch import NUM_STEPS, Epoch, Totals, present
 from index.audit.label import LABELS, Counts, Label
 
-NUM_STEPS = 3
 RAISE = 0.02
 """By so much more similarity is asked for at each step of tightening."""
 MIN_REPORTS = 5
@@ -44,7 +43,6 @@ _SAFER, _WORSE = 4, 5
 """So many times below and above `max_error` the priors look for the error of a tier that is to be
 opened, and of one that is to be closed."""
 
-Totals = Mapping[str, int]
 State = Literal["open", "tightened", "closed", "shadow"]
 
 
@@ -110,7 +108,7 @@ def reported_field(epoch: int) -> str:
 
 def stand(totals: Totals, terms: Terms) -> Standing:
     """The standing that follows from all that was counted."""
-    now = _present(totals, terms)
+    now = present(totals, starts_open=terms.starts_open)
     counts = _counts(totals, now)
     lowest = 0.0
     if now.serves:
@@ -132,49 +130,13 @@ def stand(totals: Totals, terms: Terms) -> Standing:
 
 def due(totals: Totals, terms: Terms) -> str | None:
     """The field of the transition that is called for, which is to be added; None: none is."""
-    now = _present(totals, terms)
+    now = present(totals, starts_open=terms.starts_open)
     if now.serves:
         return _due_while_serving(totals, now, terms)
     return _due_while_closed(totals, now, terms)
 
 
-class _Epoch(msgspec.Struct, frozen=True, kw_only=True):
-    number: int
-    serves: bool
-    step: int
-    has_served: bool
-    """In this epoch or before it."""
-    goes_on: bool = False
-    """The bound of the epoch before goes on here."""
-
-
-def _present(totals: Totals, terms: Terms) -> _Epoch:
-    opens = terms.starts_open
-    now = _Epoch(number=0, serves=opens, step=0, has_served=opens)
-    while (following := _following(totals, now)) is not None:
-        now = following
-    return now if not now.serves else msgspec.structs.replace(now, step=_tightened(totals, now))
-
-
-def _following(totals: Totals, now: _Epoch) -> _Epoch | None:
-    ends = [step for step in range(NUM_STEPS) if totals.get(f"{now.number}.end.{step}")]
-    number = now.number + 1
-    if ends and now.serves:
-        return _Epoch(number=number, serves=False, step=0, has_served=True)
-    if ends:
-        return _Epoch(number=number, serves=True, step=max(ends), has_served=True, goes_on=True)
-    agains = [step for step in range(NUM_STEPS) if totals.get(f"{now.number}.again.{step}")]
-    if not agains:
-        return None
-    return msgspec.structs.replace(now, number=number, step=max(agains), goes_on=now.serves)
-
-
-def _tightened(totals: Totals, now: _Epoch) -> int:
-    tight = (step for step in range(NUM_STEPS) if totals.get(f"{now.number}.tight.{step}"))
-    return max(tight, default=now.step)
-
-
-def _due_while_serving(totals: Totals, now: _Epoch, terms: Terms) -> str | None:
+def _due_while_serving(totals: Totals, now: Epoch, terms: Terms) -> str | None:
     hits = totals.get(f"{now.number}.hits", 0)
     reported = totals.get(reported_field(now.number), 0)
     if reported >= MIN_REPORTS and reported > terms.max_error * hits:
@@ -190,13 +152,13 @@ def _due_while_serving(totals: Totals, now: _Epoch, terms: Terms) -> str | None:
     return f"{now.number}.again.{_step_back(totals, now, terms)}"
 
 
-def _step_back(totals: Totals, now: _Epoch, terms: Terms) -> int:
+def _step_back(totals: Totals, now: Epoch, terms: Terms) -> int:
     """The next epoch's step: one less, unless the hits of that step speak against it."""
     less = max(0, now.step - 1)
     return less if _step_for(_against(totals, now, terms, step=less)) <= less else now.step
 
 
-def _against(totals: Totals, now: _Epoch, terms: Terms, *, step: int | None = None) -> float:
+def _against(totals: Totals, now: Epoch, terms: Terms, *, step: int | None = None) -> float:
     """Share of the evidence needed to close that speaks against the hits of a step."""
     counts = _counts(totals, now, step=step)
     found = evidence_above(counts, terms.max_error, expected=_expected(terms))
@@ -208,7 +170,7 @@ def _step_for(share: float) -> int:
     return min(int(share * NUM_STEPS), NUM_STEPS - 1)
 
 
-def _due_while_closed(totals: Totals, now: _Epoch, terms: Terms) -> str | None:
+def _due_while_closed(totals: Totals, now: Epoch, terms: Terms) -> str | None:
     for step in range(NUM_STEPS):
         if _is_safe(_counts(totals, now, step=step), now, terms):
             return f"{now.number}.end.{step}"
@@ -221,14 +183,14 @@ def _due_while_closed(totals: Totals, now: _Epoch, terms: Terms) -> str | None:
     return None if _is_safe(going_on, now, terms) else f"{now.number}.again.0"
 
 
-def _is_safe(counts: Counts, now: _Epoch, terms: Terms) -> bool:
+def _is_safe(counts: Counts, now: Epoch, terms: Terms) -> bool:
     found = evidence_below(
         counts, terms.max_error, misses=terms.misses, expected=terms.max_error / _SAFER
     )
     return found >= -math.log(_alpha(now.number, terms) / NUM_STEPS)
 
 
-def _upper(totals: Totals, now: _Epoch, terms: Terms) -> float:
+def _upper(totals: Totals, now: Epoch, terms: Terms) -> float:
     counts, alpha = _counts(totals, now), _alpha(now.number, terms)
     if now.goes_on:
         counts += _counts(totals, msgspec.structs.replace(now, number=now.number - 1))
@@ -246,7 +208,7 @@ def _alpha(epoch: int, terms: Terms) -> float:
     return terms.alpha * 6 / (math.pi * (epoch + 1)) ** 2
 
 
-def _counts(totals: Totals, epoch: _Epoch, *, step: int | None = None) -> Counts:
+def _counts(totals: Totals, epoch: Epoch, *, step: int | None = None) -> Counts:
     """Labels of the hits that would still be hits at `step`; by default at the epoch's own."""
     steps = range(epoch.step if step is None else step, NUM_STEPS)
     return Counts(
@@ -262,7 +224,7 @@ def _expected(terms: Terms) -> float:
     return min(0.5, _WORSE * terms.max_error)
 
 
-def _state(now: _Epoch) -> State:
+def _state(now: Epoch) -> State:
     if not now.serves:
         return "closed" if now.has_served else "shadow"
     return "tightened" if now.step else "open"

@@ -14,8 +14,9 @@ from collections.abc import Awaitable, Callable
 
 import msgspec
 
+from index.audit.epoch import NUM_STEPS
 from index.audit.label import Label, label_of
-from index.audit.standing import NUM_STEPS, RAISE
+from index.audit.standing import RAISE
 from index.errors import IndexFault
 from index.verdict import Accepted, judge, raised_by
 from proxy.answer import payload as payloads
@@ -121,7 +122,7 @@ class Auditor:
         if label is None:
             return
         if label == "stored_only":
-            await self._ledger.refuse(mark)
+            mark.tier.refuse(mark.pair)
         await self._ledger.refresh(mark.tier)
 
     async def _of_served(

@@ -9,10 +9,11 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Protocol
 
+from index.audit.epoch import folded
 from index.audit.standing import Standing, due
 from index.errors import StoreFault
 from index.store import Store
-from proxy.auditing.tier import PAIRS, Mark, Tier, name_of, terms_of
+from proxy.auditing.tier import PAIRS, Tier, name_of, terms_of
 from proxy.metrics import Metrics
 from proxy.settings.config import Policy
 from proxy.settings.semantic import Semantic
@@ -103,10 +104,14 @@ class Ledger:
 
     async def _refresh(self, tier: Tier) -> None:
         try:
+            if tier.untold_pairs:
+                await self._tell_pairs(tier)
             totals = await self._told(tier)
             # Nothing was due when it was looked at last.
             while totals != tier.totals and (field := due(totals, tier.terms)) is not None:
                 totals = await self._store.tally(tier.name, {field: 1})
+            if over := folded(totals, starts_open=tier.terms.starts_open):
+                totals = await self._store.tally(tier.name, over)
             num_pairs = totals.get(PAIRS, 0)
             if num_pairs != tier.num_pairs_seen:
                 tier.wrong_pairs = await self._store.tally(_pairs(tier), {})
@@ -135,29 +140,20 @@ class Ledger:
         tier.num_told = totals.get(self._slot, 0)
         return totals
 
-    async def refuse(self, mark: Mark) -> None:
-        """These two questions never again share an answer, or not until as many others were
-        refused after them as are remembered."""
-        tier = mark.tier
-        if mark.pair in tier.wrong_pairs:
-            return
-        latest = max(tier.wrong_pairs.values(), default=0)
-        oldest = _oldest(tier)
-        kept = {pair: at for pair, at in tier.wrong_pairs.items() if pair not in oldest}
-        tier.wrong_pairs = {**kept, mark.pair: latest + 1}
-        forgotten = {pair: -at for pair, at in oldest.items()}
-        try:
-            await self._store.tally(_pairs(tier), {mark.pair: latest + 1, **forgotten})
-        except StoreFault as fault:
-            self._metrics.faults.labels("store").inc()
-            log.warning("a wrong answer is remembered in this process only: %s", fault)
-            return
-        tier.pending[PAIRS] += 1
+    async def _tell_pairs(self, tier: Tier) -> None:
+        """That these questions share no answer. Raises StoreFault: then they are told again."""
+        told, known = tuple(tier.untold_pairs), tier.wrong_pairs
+        latest = max(known.values(), default=0)
+        numbered = {pair: latest + number for number, pair in enumerate(told, start=1)}
+        forgotten = {pair: -at for pair, at in _oldest(tier, num_new=len(told)).items()}
+        tier.wrong_pairs = await self._store.tally(_pairs(tier), {**forgotten, **numbered})
+        tier.untold_pairs.difference_update(told)
+        tier.pending[PAIRS] += len(told)
 
 
-def _oldest(tier: Tier) -> dict[str, int]:
-    """What has to be forgotten of its pairs before another one is remembered."""
-    num_over = len(tier.wrong_pairs) + 1 - _MAX_PAIRS
+def _oldest(tier: Tier, *, num_new: int) -> dict[str, int]:
+    """What has to be forgotten of a tier's pairs before new ones are remembered."""
+    num_over = len(tier.wrong_pairs) + num_new - _MAX_PAIRS
     if num_over <= 0:
         return {}
     if not tier.is_full:

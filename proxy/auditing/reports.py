@@ -45,6 +45,6 @@ class Reports:
         self._metrics.feedback.labels(mark.tier.policy, verdict).inc()
         if verdict == "wrong":
             mark.tier.count_report(mark.standing)
-            await self._ledger.refuse(mark)
+            mark.tier.refuse(mark.pair)
             await self._ledger.refresh(mark.tier)
         return True

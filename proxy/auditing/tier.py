@@ -44,6 +44,8 @@ class Tier:
         self.wrong_pairs: Mapping[str, int] = {}
         """Pairs of questions that share no answer any more; the greater the number, the later it
         was found."""
+        self.untold_pairs: set[str] = set()
+        """Found here, and not yet told."""
         self.num_pairs_seen = 0
         self.is_full = False
         """More pairs were wrong than are remembered; that was said."""
@@ -63,6 +65,16 @@ class Tier:
     def count_label(self, standing: Standing, label: Label, *, step: int) -> None:
         """See `index.audit.standing.label_field`."""
         self.pending[label_field(standing, label, step=step)] += 1
+
+    def refuse(self, pair: str) -> None:
+        """These two questions never again share an answer, or not until as many others were
+        refused after them as are remembered."""
+        if pair not in self.wrong_pairs:
+            self.untold_pairs.add(pair)
+
+    def refuses(self, pair: str) -> bool:
+        """They were found not to share an answer."""
+        return pair in self.wrong_pairs or pair in self.untold_pairs
 
     def count_report(self, standing: Standing) -> None:
         """A user says that a hit was wrong."""
@@ -93,7 +105,7 @@ def mark_of(tier: Tier, *, scope: str, one: str, other: str) -> Mark | None:
     """For a hit of a tier whose standing is known; None where it is known to be wrong."""
     assert tier.standing is not None
     pair = pair_of(scope, one, other)
-    if pair in tier.wrong_pairs:
+    if tier.refuses(pair):
         return None
     return Mark(tier=tier, standing=tier.standing, pair=pair)
 
