@@ -1,6 +1,7 @@
 """The data port: one ASGI handler that receives, answers and sends.
 
-Litestar routes to it. It is plain ASGI because each layer here is paid by every hit.
+It is plain ASGI, with no framework around it, because each layer here is paid by every hit and by
+every chunk of a stream.
 """
 
 import asyncio
@@ -8,20 +9,18 @@ import contextlib
 import logging
 import time
 from collections.abc import Callable, Sequence
+from typing import Any
 from urllib.parse import unquote
 
 import msgspec
-from litestar import Litestar, asgi
+from litestar import Litestar
 from litestar.di import Provide
-from litestar.types import Receive as LitestarReceive
-from litestar.types import Scope as LitestarScope
-from litestar.types import Send as LitestarSend
 
-from proxy.asgi import Message, Receive, Scope, Send
+from proxy.asgi import Application, Message, Receive, Scope, Send
 from proxy.call import Headers
 from proxy.client import Client
 from proxy.errors import ClientError, ClientLeft, UpstreamError
-from proxy.health import Health, healthz, readyz
+from proxy.health import PATHS, Health, healthz, readyz
 from proxy.observing.servertiming import server_timing
 from proxy.observing.timing import Timing
 from proxy.outcome import REFUSED, headers_of
@@ -102,19 +101,19 @@ class DataPort:
         return answer.reply
 
 
-def data_app(port: DataPort, health: Health) -> Litestar:
+def data_app(port: DataPort, health: Health) -> Application:
     """The data port's application: the port itself, and what load balancers ask."""
-
-    @asgi(["/v1", "/"], is_mount=True, copy_scope=False)
-    async def data(scope: LitestarScope, receive: LitestarReceive, send: LitestarSend) -> None:
-        await port(scope, receive, send)  # type: ignore[arg-type]  # litestar's types are narrower
-
-    return Litestar(
-        [data, healthz, readyz],
+    asked: Any = Litestar(
+        [healthz, readyz],
         dependencies={"health": Provide(lambda: health, sync_to_thread=False)},
         openapi_config=None,
         logging_config=None,
     )
+
+    async def data(scope: Scope, receive: Receive, send: Send) -> None:
+        await (asked if scope["path"].rstrip("/") in PATHS else port)(scope, receive, send)
+
+    return data
 
 
 async def _answer(

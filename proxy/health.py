@@ -12,6 +12,9 @@ from proxy.upstreams.base import Upstream
 METHODS = (HttpMethod.GET, HttpMethod.HEAD)
 """Some load balancers ask for the head alone; the server leaves the body out."""
 
+PATHS = frozenset({"/healthz", "/readyz"})
+"""Where it is asked for."""
+
 _WELL = ("none", "ready")
 
 

@@ -8,13 +8,13 @@ import signal
 import socket
 import ssl
 import time
-from collections.abc import Callable, Coroutine, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import uvicorn
 
+from proxy.asgi import Application
 from proxy.processes.protocol import BoundedProtocol, Patience
 from proxy.settings.address import Address, Tcp, Unix
 from proxy.settings.listeners import Tls
@@ -24,9 +24,6 @@ _HEAD_BYTES_OVER_LIMIT = 64 * 2**10
 """What a request line may take beside the headers' own limit."""
 _SWEEP_S = 1.0
 """How exactly the times are kept that a client may take."""
-
-Application = Callable[[Any, Any, Any], Coroutine[Any, Any, None]]
-"""ASGI; each library has types of its own for it."""
 
 
 class Listening(msgspec.Struct, frozen=True, kw_only=True):
