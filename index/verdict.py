@@ -5,17 +5,13 @@ from typing import Literal
 
 import msgspec
 
+from index.demand import CONTENT, WORD_ORDER, Demand, Thresholds, demands
 from index.embedders.calibration import AS_IT_IS, Calibration
-from index.guards.content import Difference, compare_content
 from index.guards.own import OwnRule
 from index.guards.parse import GUARDS, Parsed, parse
 from index.guards.slips import slipped
 
 Profile = Literal["strict", "balanced", "intent"]
-
-CONTENT = "content"
-WORD_ORDER = "word_order"
-"""The two judgements over content words; switched by name like the guards."""
 
 OWN = "own_rule"
 """The reason of a policy's own rules."""
@@ -24,33 +20,6 @@ _NEVER_SLIPS = frozenset(
     {"numbers", "units", "negation", "antonyms", "letters", "code", "quotes", "language"}
 )
 """What a slip of the keyboard does not excuse: here a sign is all the difference."""
-
-
-class Thresholds(msgspec.Struct, frozen=True, kw_only=True):
-    """Least cosine similarity by what the content words of the two prompts say."""
-
-    same: float
-    """Every content word has a counterpart."""
-    added: float
-    """One prompt has a word more."""
-    narrowed: float
-    """… and it is the last one (`… for children`)."""
-    decided: float
-    """… and the answer is yes or no, where every word decides; or rare words are exchanged."""
-    exchanged: float
-    """One word stands for another."""
-    reworded: float
-    """Both have words of their own, and one has several: no two questions that differ in a single
-    thing, whose likeness would be that of all their other words."""
-    per_sign: float
-    """Asked in Chinese, where a word is a sign or two, in place of that: so much beyond `exchanged`
-    or `added` for each further word."""
-    reordered: float
-    """The words they share stand in another order, and others differ: then the sentence may have
-    been turned. Where no other word differs, another order is always refused; so it is in Chinese,
-    where characters count as words and some always differ."""
-    slip: float
-    """The two are one text, mistyped."""
 
 
 class Rules(msgspec.Struct, frozen=True, kw_only=True):
@@ -188,7 +157,7 @@ def judge(query: str, candidate: str, *, similarity: float, rules: Rules) -> Ver
         return Refused("similarity")
     a, b = parse(query), parse(candidate)
     guards = rules.guards
-    is_slip = slipped(a.squeezed, b.squeezed, words=a.words ^ b.words)
+    is_slip = _is_slip(a, b)
     if is_slip:
         guards &= _NEVER_SLIPS
     elif worth < rules.thresholds.same:
@@ -197,8 +166,25 @@ def judge(query: str, candidate: str, *, similarity: float, rules: Rules) -> Ver
     if reason is None and any(rule.differs(query, candidate) for rule in rules.own):
         reason = OWN
     if reason is None and not is_slip:
-        reason = _measured(a, b, worth=worth, rules=rules)
+        reason = _unmet(a, b, worth=worth, rules=rules)
     return Accepted(similarity) if reason is None else Refused(reason)
+
+
+def strictest(query: str, candidate: str, *, rules: Rules) -> Demand | None:
+    """What `judge` asks for between two texts, where no guard and no rule tells them apart: in the
+    worth of the thresholds, without what is asked for on top (`Rules.raised`). None of a text and
+    itself: nothing is asked for."""
+    if query == candidate:
+        return None
+    a, b = parse(query), parse(candidate)
+    if _is_slip(a, b):
+        return Demand(kind="slip", reason="similarity", least=rules.thresholds.slip)
+    found = demands(a, b, rules.thresholds, rules.guards)
+    return max(found, key=lambda one: (one.least, one.kind != "same"))
+
+
+def _is_slip(a: Parsed, b: Parsed) -> bool:
+    return slipped(a.squeezed, b.squeezed, words=a.words ^ b.words)
 
 
 def _guarded(a: Parsed, b: Parsed, names: frozenset[str]) -> str | None:
@@ -210,26 +196,8 @@ def _guarded(a: Parsed, b: Parsed, names: frozenset[str]) -> str | None:
     return None
 
 
-def _measured(a: Parsed, b: Parsed, *, worth: float, rules: Rules) -> str | None:
-    difference = compare_content(a.content, b.content)
-    if difference.reordered and WORD_ORDER in rules.guards:
-        alone = difference.exchanged + difference.added == 0
-        if alone or a.chinese or b.chinese or worth < rules.thresholds.reordered:
-            return WORD_ORDER
-    if CONTENT in rules.guards and worth < _asked(a, b, difference, rules.thresholds):
-        return CONTENT
+def _unmet(a: Parsed, b: Parsed, *, worth: float, rules: Rules) -> str | None:
+    for demand in demands(a, b, rules.thresholds, rules.guards):
+        if worth < demand.least:
+            return demand.reason
     return None
-
-
-def _asked(a: Parsed, b: Parsed, difference: Difference, thresholds: Thresholds) -> float:
-    num_further = difference.exchanged + difference.added - 1
-    if num_further < 0:
-        return thresholds.same
-    chinese = a.chinese or b.chinese
-    if difference.exchanged and not difference.named:
-        first = thresholds.exchanged if chinese or not num_further else thresholds.reworded
-    elif difference.named or a.yes_or_no or b.yes_or_no:
-        return thresholds.decided
-    else:
-        first = thresholds.narrowed if difference.last else thresholds.added
-    return first + thresholds.per_sign * num_further if chinese else first

@@ -22,11 +22,12 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
+from index.demand import CONTENT, WORD_ORDER, Thresholds
 from index.embedders.calibration import AS_IT_IS, Calibration
 from index.guards.content import compare_content
 from index.guards.parse import parse
 from index.semantic import Semantic as SemanticIndex
-from index.verdict import CONTENT, WORD_ORDER, Accepted, Thresholds, judge, rules_for
+from index.verdict import Accepted, judge, rules_for
 from proxy.question import Question
 
 _LIKE = 0.35

@@ -60,6 +60,8 @@ def near_lines(near: NearView) -> Iterator[str]:
     verdict = "accepted" if near.accepted else near.reason
     yield f"near       {near.similarity:.4f} {verdict} ({asked}): {near.meaning}"
     yield f"           {one_line(near.prompt, longest=_LONGEST)}"
+    for reason in near.why:
+        yield f"           {reason.word}: {reason.meaning}"
 
 
 def _why(one: Explanation) -> str:

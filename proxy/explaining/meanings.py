@@ -1,5 +1,9 @@
 """The words in which the request path gives its reasons, in sentences."""
 
+from collections.abc import Mapping
+
+from index.demand import Kind
+
 _OF_WORDS = {
     "no_policy": "the route has `cache: none`",
     "no_store": "the request says no-store",
@@ -61,6 +65,19 @@ _OF_WORDS = {
     "word_order": "the same words in another order",
     "own_rule": "a rule of the policy keeps the two apart",
 }
+
+
+DEMANDS: Mapping[Kind, str] = {
+    "slip": "the two are one text, mistyped",
+    "same": "every word has its counterpart",
+    "added": "one has a word more",
+    "narrowed": "one has a word more, and it is the last one",
+    "decided": "in a question of yes or no, or between rare words, every word decides",
+    "exchanged": "a word stands for another one",
+    "reworded": "both have words of their own",
+    "reordered": "what they have in common stands in another order",
+}
+"""Why a similarity is asked for."""
 
 
 def meaning_of(word: str) -> str:

@@ -94,6 +94,9 @@ class NearView(msgspec.Struct, frozen=True, kw_only=True):
     meaning: str
     asked: float | None
     """The least similarity at which the two would share an answer; None where none suffices."""
+    why: tuple[Reason, ...] = ()
+    """Why so much is asked for: what their words say, what audits ask for on top, and the embedder
+    whose similarities are worth less."""
 
 
 class TierView(msgspec.Struct, frozen=True, kw_only=True):

@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from index.demand import Thresholds
 from index.embedders.calibration import Calibration
-from index.verdict import Accepted, Profile, Refused, Thresholds, judge, raised_by, rules_for
+from index.verdict import Accepted, Profile, Refused, judge, raised_by, rules_for
 
 STRICT = rules_for("strict")
 _NUMERIC = ("1", "0", "9" * 31, "-", ".", ",", ":", "e", "²", "½", " ", "k", " five", " million")

@@ -12,6 +12,7 @@ from misbehaving import plain, serving
 from running import Running, good, running
 
 from proxy.commands.explained import explanation_lines
+from proxy.explaining.meanings import DEMANDS
 from proxy.explaining.views import Explanation
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -174,6 +175,7 @@ async def test_near_questions_come_with_the_guard_or_the_similarity_that_was_ask
     (near,) = served["near"]
     assert near["accepted"]
     assert near["asked"] <= near["similarity"]
+    assert near["why"][0]["word"] in DEMANDS
 
 
 async def test_a_tier_that_was_never_audited_claims_nothing(one):
