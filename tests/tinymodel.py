@@ -31,7 +31,13 @@ class Tiny(NamedTuple):
 
 
 def write_tiny(
-    path: Path, *, heads: int = 4, kv_heads: int = 2, head_dim: int = 16, layers: int = 2
+    path: Path,
+    *,
+    heads: int = 4,
+    kv_heads: int = 2,
+    head_dim: int = 16,
+    layers: int = 2,
+    context: int = 512,
 ) -> Tiny:
     """A Llama of random weights whose vocabulary is the 256 bytes and three special tokens."""
     generator = torch.Generator().manual_seed(7)
@@ -55,7 +61,7 @@ def write_tiny(
         state[f"{name}.mlp.down_proj.weight"] = random(hidden, inner)
     writer = gguf.GGUFWriter(path, "llama")
     writer.add_block_count(layers)
-    writer.add_context_length(512)
+    writer.add_context_length(context)
     writer.add_embedding_length(hidden)
     writer.add_feed_forward_length(inner)
     writer.add_head_count(heads)
