@@ -13,23 +13,22 @@ import msgspec
 
 from index.entry import Entry
 from index.errors import IndexFault, StoreFault
-from index.nearest.vectorplace import Candidate
 from index.semantic import NoSemantic, Semantic, Sought
 from index.store import Lookup, NotStored, Stored
 from index.verdict import Rules
 from index.volatility.examples import Learned, NothingLearned
-from proxy.answer.freshness import Fresh, Stale, Unusable, is_due_early
-from proxy.answer.freshness import judge as judge_freshness
+from proxy.answer.freshness import Fresh, Stale, is_due_early
 from proxy.auditing.ledger import Tiers
-from proxy.auditing.tier import KNOWN_WRONG, Tier, mark_of
+from proxy.auditing.tier import Tier
 from proxy.found import Found
 from proxy.late import MAX_LATE, Late, brought
 from proxy.meaning import examples_of
 from proxy.metrics import Metrics
-from proxy.outcome import ExactHit, Near, SemanticHit
+from proxy.outcome import ExactHit, SemanticHit
 from proxy.question import Question
-from proxy.refusal import near_of, refusal, rules_now
+from proxy.refusal import rules_now
 from proxy.shelf import Shelf
+from proxy.trial import Trial, freshness_of
 
 log = logging.getLogger("rejoinder.cache")
 
@@ -157,7 +156,7 @@ class Cache:
         if entry.canonical != fingerprint.canonical:
             log.error("two requests share the key %s: not served", fingerprint.key)
             return Found(snapshot=lookup.snapshot, reasons=("key_collision",))
-        match self._judge(lookup, entry, question, now):
+        match freshness_of(lookup, entry, question, now=now):
             case Fresh(age_s=age_s, ttl_s=ttl_s) as fresh:
                 is_due = self._is_due(fresh, entry, question)
                 hit = ExactHit(entry=entry, age_s=age_s, ttl_s=ttl_s, is_due=is_due)
@@ -208,7 +207,10 @@ class Cache:
         standing = None if tier is None else tier.standing
         if tier is not None and standing is None:
             return found.because("tier_unknown")
-        found = await self._first_accepted(question, sought, tier, found)
+        trial = Trial(
+            question, sought, tier=tier, semantic=self.semantic, get=self._get, clock=self._clock
+        )
+        found = await trial.first_accepted(found)
         if found.hit is not None and not (standing is None or standing.serves):
             found = msgspec.structs.replace(found, hit=None, withheld=found.hit)
         if standing is not None and found.withheld is not None:
@@ -259,92 +261,12 @@ class Cache:
             self._fault("embedder", fault)
             return None
 
-    async def _first_accepted(
-        self, question: Question, sought: Sought, tier: Tier | None, found: Found
-    ) -> Found:
-        """With the hit, and what was refused before it; without one, with the first candidate that
-        audits alone refuse."""
-        asked, usual = rules_now(question, tier), question.rules
-        near: list[Near] = []
-        withheld = None
-        for candidate in sought.candidates:
-            tried = await self._tried(question, candidate, sought, tier, asked)
-            if not isinstance(tried, str):
-                return msgspec.structs.replace(found, hit=tried, near=tuple(near))
-            near.append(near_of(candidate, tried))
-            if withheld is None and usual is not None and usual != asked:
-                tried = await self._tried(question, candidate, sought, tier, usual)
-                withheld = None if isinstance(tried, str) else tried
-        return msgspec.structs.replace(found, withheld=withheld, near=tuple(near))
-
-    async def _tried(
-        self, question: Question, of: Candidate, sought: Sought, tier: Tier | None, rules: Rules
-    ) -> SemanticHit | str:
-        """Judged by the index's estimate, then by the embedding that the entry itself carries."""
-        reason = refusal(question, of, of.similarity, rules)
-        if reason is not None:
-            return reason
-        hit = await self._marked(question, of, sought, tier)
-        return hit if isinstance(hit, str) else refusal(question, of, hit.similarity, rules) or hit
-
-    async def _marked(
-        self, question: Question, candidate: Candidate, sought: Sought, tier: Tier | None
-    ) -> SemanticHit | str:
-        if tier is None or tier.standing is None:
-            return await self._confirm(question, candidate, sought)
-        assert question.fingerprint is not None
-        asked = question.fingerprint
-        mark = mark_of(tier, scope=asked.scope, one=asked.prompt, other=candidate.prompt)
-        if mark is None:
-            return KNOWN_WRONG
-        found = await self._confirm(question, candidate, sought)
-        return found if isinstance(found, str) else msgspec.structs.replace(found, mark=mark)
-
-    async def _confirm(
-        self, question: Question, candidate: Candidate, sought: Sought
-    ) -> SemanticHit | str:
-        """The candidate's entry, if it is still there, of this scope, unpurged and fresh."""
-        now = self._clock()
-        lookup = await self._get(candidate.key, now=now, tags=question.tags)
-        if lookup is None:
-            return "store_fault"
-        entry = lookup.entry
-        if entry is None:
-            return lookup.reason
-        assert question.fingerprint is not None
-        if entry.scope != question.fingerprint.scope or entry.prompt != candidate.prompt:
-            return "replaced"
-        similarity = self.semantic.confirm(sought.embedding or b"", entry)
-        if similarity is None:
-            return "replaced"
-        match self._judge(lookup, entry, question, now):
-            case Fresh(age_s=age_s, ttl_s=ttl_s):
-                return SemanticHit(entry=entry, age_s=age_s, ttl_s=ttl_s, similarity=similarity)
-            case Stale():
-                # Never served stale: two uncertainties at once are one too many.
-                return "stale"
-            case unusable:
-                return unusable.reason
-
     def _is_due(self, fresh: Fresh, entry: Entry, question: Question) -> bool:
         policy = question.route.policy
         if policy is None or not policy.early_refresh or not question.shares_flights:
             return False
         latency_s = entry.latency_ms / 1000
         return is_due_early(fresh, latency_s=latency_s, chance=1 - self._random())
-
-    def _judge(
-        self, lookup: Lookup, entry: Entry, question: Question, now: float
-    ) -> Fresh | Stale | Unusable:
-        policy = question.route.policy
-        assert policy is not None
-        return judge_freshness(
-            entry,
-            now=now,
-            directives=question.call.directives,
-            policy=policy,
-            soft_purged=lookup.soft_purged,
-        )
 
     async def _get(self, key: str, *, now: float, tags: tuple[str, ...]) -> Lookup | None:
         try:
