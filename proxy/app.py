@@ -122,7 +122,9 @@ class Proxy:
         )
         self.peers: Peers = Alone(self.process)
         self._port = DataPort(
-            self._site, begin=self._desk.begin, watchers=(self._desk.note, self.records.note)
+            self._site,
+            begin=self._desk.begin,
+            watchers=(self._desk.note, self.records.note),  # the records take it over
         )
         self.data = data_app(self._port, self.health)
         self.admin = admin_app(self._office(), lambda: gate_of(self.config.admin))

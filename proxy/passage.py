@@ -29,7 +29,6 @@ from proxy.seen import Ended, Seen
 
 _NO_USAGE = Usage()
 _NO_ENDING = Ending()
-_LEFT = "left"
 _MAX_NEAR = 8
 """Of a request, the best ones."""
 _MAX_CHARS = 500
@@ -62,7 +61,14 @@ class Passage(msgspec.Struct, kw_only=True):
     """Until its last byte was sent, or the client had left."""
     ended: Ended = "left"
     """`broken`: the upstream broke off a stream that had begun."""
+    _question: Question | None = None
+    _outline: "_Outline | None" = None
     _seen: Seen | None = None
+
+    @property
+    def question(self) -> Question | None:
+        """None where it was refused before it was decided, or is not remembered any more."""
+        return self._question if self.answer is None else self.answer.question
 
     @property
     def seen(self) -> Seen:
@@ -71,79 +77,114 @@ class Passage(msgspec.Struct, kw_only=True):
             self._seen = _seen_of(self)
         return self._seen
 
+    def tell(self, seen: Seen) -> None:
+        """This and nothing more is told of it from now on."""
+        self._seen, self._outline = seen, None
+
+    def let_go(self) -> None:
+        """Let go of the answer, which may be large. Most passages are never looked at, so what is
+        told of one is put together when somebody asks; at once where it might still change, since
+        an attempt goes on for others or its reader's back."""
+        answer, self._question = self.answer, self.question
+        if self.timing.legs:
+            self.tell(self.seen)
+        elif self._seen is None and answer is not None:
+            self._outline = _outline_of(answer)
+        self.answer = None
+
+    def forget_question(self) -> None:
+        """Let go of the request's words; `let_go` came before."""
+        self.tell(self.seen)
+        self._question = None
+
 
 Watcher = Callable[[Passage], None]
 """Told of each passage when it has ended. Returns at once and never raises."""
 
 
+class _Outline(msgspec.Struct, frozen=True, kw_only=True):
+    """What is told of an answer."""
+
+    outcome: str
+    reasons: tuple[str, ...] = ()
+    status: int = 0
+    not_kept: str = ""
+    matched: str = ""
+    similarity: float | None = None
+    near: tuple[Near, ...] = ()
+    input_tokens: int = 0
+    output_tokens: int = 0
+
+
+_LEFT = _Outline(outcome="left")
+
+
 def _seen_of(passage: Passage) -> Seen:
     assert passage.surface is not None
-    answer = passage.answer
-    if answer is None:
-        return Seen(
-            at=passage.arrived_at,
-            request_id=passage.request_id,
-            surface=passage.surface.value,
-            outcome=_LEFT,
-            ended=passage.ended,
-            tenant=passage.tenant,
-            total_ms=passage.total_ms,
-            phases_ms=passage.timing.spent_ms(),
-        )
-    served = _served(answer.outcome)
-    ending = _NO_ENDING if answer.flight is None else answer.flight.ending or _NO_ENDING
-    usage = served.usage if answer.flight is None else ending.usage
-    question = answer.question
+    outline = passage._outline or _LEFT
+    if passage.answer is not None:
+        outline = _outline_of(passage.answer)
+    question = passage.question
     return Seen(
         at=passage.arrived_at,
         request_id=passage.request_id,
         surface=passage.surface.value,
-        outcome=word(answer.outcome),
-        reasons=reasons_of(answer.outcome),
-        not_kept=ending.not_kept,
-        status=answer.reply.status,
+        outcome=outline.outcome,
+        reasons=outline.reasons,
+        not_kept=outline.not_kept,
+        status=outline.status,
         ended=passage.ended,
-        tenant="" if question is None else question.call.caller.tenant,
+        tenant=passage.tenant if outline is _LEFT else _tenant(question),
         model="" if question is None else question.route.model,
         route="" if question is None else question.route.name,
         policy=_policy(question),
         stream=question is not None and question.call.stream,
         key="" if question is None else question.key,
         scope=_scope(question),
-        matched=served.key,
-        similarity=served.similarity,
-        near=served.near,
+        matched=outline.matched,
+        similarity=outline.similarity,
+        near=outline.near,
         subjects=() if question is None else question.subjects,
-        input_tokens=usage.input_tokens,
-        output_tokens=usage.output_tokens,
-        first_ms=passage.first_ms,
+        input_tokens=outline.input_tokens,
+        output_tokens=outline.output_tokens,
+        first_ms=None if outline is _LEFT else passage.first_ms,
         total_ms=passage.total_ms,
         phases_ms=passage.timing.spent_ms(),
     )
 
 
-class _Served(msgspec.Struct, frozen=True, kw_only=True):
-    key: str = ""
-    similarity: float | None = None
-    near: tuple[Near, ...] = ()
-    usage: Usage = _NO_USAGE
-
-
-def _served(outcome: Outcome) -> _Served:
+def _outline_of(answer: Answer) -> _Outline:
+    outcome, status = answer.outcome, answer.reply.status
     match outcome:
         case ExactHit(entry=entry) | StaleHit(entry=entry) | SemanticHit(entry=entry):
-            usage = Usage(input_tokens=entry.input_tokens, output_tokens=entry.output_tokens)
-            similarity = outcome.similarity if isinstance(outcome, SemanticHit) else None
-            return _Served(key=entry.key, similarity=similarity, usage=usage)
-        case BatchHit(hits=hits) | BatchMiss(hits=hits):
-            spared = sum(hit.entry.input_tokens for hit in hits)
-            return _Served(usage=Usage(input_tokens=spared))
-        case Miss(near=near):
-            return _Served(near=_told(near))
-        case Coalesced() | Bypass():
-            return _Served()
+            return _Outline(
+                outcome=word(outcome),
+                status=status,
+                matched=entry.key,
+                similarity=outcome.similarity if isinstance(outcome, SemanticHit) else None,
+                input_tokens=entry.input_tokens,
+                output_tokens=entry.output_tokens,
+            )
+        case BatchHit() | BatchMiss() | Miss() | Coalesced() | Bypass():
+            ending = (None if answer.flight is None else answer.flight.ending) or _NO_ENDING
+            usage = _spared(outcome) if answer.flight is None else ending.usage
+            return _Outline(
+                outcome=word(outcome),
+                reasons=reasons_of(outcome),
+                status=status,
+                not_kept=ending.not_kept,
+                near=_told(outcome.near) if isinstance(outcome, Miss) else (),
+                input_tokens=usage.input_tokens,
+                output_tokens=usage.output_tokens,
+            )
         case _:
             assert_never(outcome)
+
+
+def _spared(outcome: Outcome) -> Usage:
+    if not isinstance(outcome, BatchHit | BatchMiss):
+        return _NO_USAGE
+    return Usage(input_tokens=sum(hit.entry.input_tokens for hit in outcome.hits))
 
 
 def _told(near: tuple[Near, ...]) -> tuple[Near, ...]:
@@ -151,6 +192,10 @@ def _told(near: tuple[Near, ...]) -> tuple[Near, ...]:
     have to fit into its memory, and into one answer."""
     others = (msgspec.structs.replace(one, prompt=one.prompt[:_MAX_CHARS]) for one in near[1:])
     return (*near[:1], *itertools.islice(others, _MAX_NEAR - 1))
+
+
+def _tenant(question: Question | None) -> str:
+    return "" if question is None else question.call.caller.tenant
 
 
 def _policy(question: Question | None) -> str:

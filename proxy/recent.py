@@ -1,10 +1,9 @@
 """The requests that went through lately, in memory: what the dashboard lists, and what `explain`
 knows by their ids."""
 
-from collections import OrderedDict, deque
+import itertools
+from collections import deque
 from collections.abc import Collection, Sequence
-
-import msgspec
 
 from proxy.journal.erasure import Erasure, without_words
 from proxy.passage import Passage
@@ -25,84 +24,71 @@ class Recent:
 
     def __init__(self, *, max_requests: int = MAX_REQUESTS, max_bytes: int = _MAX_BYTES) -> None:
         """`max_bytes`: about how much the requests may take whose words are remembered, too."""
-        self._seen: deque[Seen] = deque(maxlen=max_requests)
-        self._questions: OrderedDict[tuple[str, str], _Asked] = OrderedDict()
-        """By tenant and id: clients choose their ids."""
+        self._passed: deque[Passage] = deque(maxlen=max_requests)
+        self._worded: deque[Passage] = deque()
+        """Whose words are remembered: no others than were `_passed`, and in the same order, but
+        words may be remembered for longer than the passage is listed."""
         self._max_requests = max_requests
         self._max_bytes = max_bytes
         self._num_bytes = 0
 
     def note(self, passage: Passage, *, gone: Collection[str] = ()) -> None:
-        """A passage has ended. `gone`: keys of erased answers, whose questions are left out."""
+        """A passage has ended, and is taken over. `gone`: keys of erased answers, whose questions
+        are left out."""
         if passage.surface is None:
             return
-        seen = without_words(passage.seen, gone)
-        self._seen.append(seen)
-        question = None if passage.answer is None else passage.answer.question
-        if question is not None and not question.call.directives.no_store:
-            self._remember(seen, question)
+        passage.let_go()
+        if gone:
+            passage.tell(without_words(passage.seen, gone))
+        self._passed.append(passage)
+        question = passage.question
+        if question is None:
+            return
+        size = _size_of(question)
+        if question.call.directives.no_store or size > self._max_bytes:
+            passage.forget_question()
+            return
+        self._worded.append(passage)
+        self._num_bytes += size
+        while self._num_bytes > self._max_bytes or len(self._worded) > self._max_requests:
+            self._forget_oldest()
 
     def latest(self, limit: int) -> tuple[Seen, ...]:
         """Newest first."""
-        newest = reversed(self._seen)
-        return tuple(one for one, _ in zip(newest, range(limit), strict=False))
+        return tuple(one.seen for one in itertools.islice(reversed(self._passed), limit))
 
     def recollect(self, request_id: str, *, tenant: str | None) -> Remembered | None:
         """What was asked under an id, the last time; None where it is not remembered, or not
         asked by `tenant`, or where no tenant is given and several have asked under the id."""
-        asked = self._asked(request_id, tenant=tenant)
-        if asked is None:
-            return None
-        return Remembered(seen=asked.seen, asked=recollection_of(asked.question))
+        asked: dict[str, Remembered] = {}
+        for one in self._worded:  # clients choose their ids
+            if one.request_id == request_id and one.question is not None:
+                whose = one.question.call.caller.tenant
+                if tenant in (None, whose):
+                    asked[whose] = Remembered(seen=one.seen, asked=recollection_of(one.question))
+        return next(iter(asked.values())) if len(asked) == 1 else None
 
     def forget(self, erasure: Erasure) -> int:
         """Drop the requests that it covers, and its words out of the others; how many went."""
-        before = len(self._seen)
-        left = [one for one in self._seen if not erasure.covers(one)]
-        self._seen.clear()
-        self._seen.extend(without_words(one, erasure.keys) for one in left)
-        # Not only those that are still listed: a request's words may be remembered for longer.
-        for name, asked in list(self._questions.items()):
-            seen = without_words(asked.seen, erasure.keys)
-            if erasure.covers(seen):
-                self._drop(name)
-            elif seen is not asked.seen:
-                self._questions[name] = msgspec.structs.replace(asked, seen=seen)
-        return before - len(left)
+        before = len(self._passed)
+        for those in (self._passed, self._worded):
+            left = [one for one in those if not erasure.covers(one.seen)]
+            those.clear()
+            those.extend(left)
+            for one in left:
+                one.tell(without_words(one.seen, erasure.keys))
+        self._num_bytes = sum(_size_of(one.question) for one in self._worded)
+        return before - len(self._passed)
 
-    def _asked(self, request_id: str, *, tenant: str | None) -> "_Asked | None":
-        asked = [
-            one
-            for (whose, name), one in self._questions.items()
-            if name == request_id and tenant in (None, whose)
-        ]
-        return asked[0] if len(asked) == 1 else None
-
-    def _remember(self, seen: Seen, question: Question) -> None:
-        self._drop(_name(seen))
-        size = _OBJECTS_PER_BYTE * len(question.call.body)
-        if size > self._max_bytes:
-            return
-        asked = _Asked(seen=seen, question=question, num_bytes=size)
-        self._questions[_name(seen)] = asked
-        self._num_bytes += size
-        while self._num_bytes > self._max_bytes or len(self._questions) > self._max_requests:
-            self._drop(next(iter(self._questions)))
-
-    def _drop(self, name: tuple[str, str]) -> None:
-        asked = self._questions.pop(name, None)
-        if asked is not None:
-            self._num_bytes -= asked.num_bytes
+    def _forget_oldest(self) -> None:
+        oldest = self._worded.popleft()
+        self._num_bytes -= _size_of(oldest.question)
+        if len(self._worded) < self._max_requests:  # else it is listed no more
+            oldest.forget_question()
 
 
-class _Asked(msgspec.Struct, frozen=True, kw_only=True):
-    seen: Seen
-    question: Question
-    num_bytes: int
-
-
-def _name(seen: Seen) -> tuple[str, str]:
-    return seen.tenant, seen.request_id
+def _size_of(question: Question | None) -> int:
+    return 0 if question is None else _OBJECTS_PER_BYTE * len(question.call.body)
 
 
 def newest_of(lists: Sequence[Sequence[Seen]], *, limit: int) -> tuple[Seen, ...]:

@@ -39,7 +39,7 @@ def write_line(passage: Passage, *, bodies: bool, gone: Collection[str] = ()) ->
 def line_of(passage: Passage, *, bodies: bool, gone: Collection[str] = ()) -> Line:
     """See `write_line`."""
     seen = without_words(passage.seen, gone)
-    question = None if passage.answer is None else passage.answer.question
+    question = passage.question
     line = Line(**{name: getattr(seen, name) for name in Seen.__struct_fields__}, v=FORMAT_VERSION)
     if not bodies or question is None or question.call.directives.no_store:
         # RFC 9111, section 5.2.1.5: nothing of a request that says no-store is stored.

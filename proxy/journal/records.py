@@ -32,15 +32,15 @@ class Records:
         self._drop = drop
 
     def note(self, passage: Passage) -> None:
-        """A passage has ended. See `proxy.passage.Watcher`."""
+        """A passage has ended, and is taken over (see `proxy.passage.Watcher`)."""
         gone: frozenset[str] = frozenset()
         for erasure in self._erasures:
             if passage.arrived_at <= erasure.at and passage.surface is not None:
                 if erasure.covers(passage.seen):
                     return
                 gone |= erasure.keys
-        self.recent.note(passage, gone=gone)
         self.journal.note(passage, gone=gone)
+        self.recent.note(passage, gone=gone)
 
     async def adopt(self, config: Config) -> None:
         """Another config is in force. What is pending for the old file still goes there."""

@@ -9,13 +9,14 @@ from misbehaving import plain, serving
 from proxyprocess import serving_process
 from running import CONFIG, completion, good, running
 
-from proxy.call import Surface
+from index.entry import Entry, Snapshot
+from proxy.call import Call, Caller, Directives, Surface
 from proxy.observing.timing import Timing
-from proxy.outcome import Miss, Near
+from proxy.outcome import ExactHit, Miss, Near
 from proxy.passage import Passage
+from proxy.question import Question
 from proxy.recent import Recent, newest_of
 from proxy.reply import Answer, Reply
-from proxy.seen import Seen
 
 SEMANTIC = """
 listen: 127.0.0.1:0
@@ -191,11 +192,88 @@ def test_lists_of_processes_are_put_together_by_time():
     assert [seen.request_id for seen in newest_of(lists, limit=3)] == ["r4", "r3", "r2"]
 
 
+def entry() -> Entry:
+    return Entry(
+        key="k", scope="", tenant="t", policy="p", upstream="u", model="m", surface="/s", prompt="",
+        canonical=b"", payload=b"", tags=(), snapshot=Snapshot(generation="g", sequence=0),
+        created_at=0.0, expires_at=9.0, keep_until=9.0, input_tokens=2, output_tokens=3,
+        latency_ms=1500.0,
+    )  # fmt: skip
+
+
+def answered(number: int, tenant: str, *, text: str = "Why?", **directives) -> Passage:
+    """A hit on a request of a tenant's."""
+    call = Call(
+        request_id=f"r{number}",
+        caller=Caller(tenant=tenant, credential_id=""),
+        surface=Surface.CHAT,
+        path="/chat/completions",
+        query=b"",
+        headers=(),
+        credential=None,
+        body=msgspec.json.encode({"text": text}),
+        fields={},
+        model="m",
+        stream=False,
+        include_usage=False,
+        directives=Directives(**directives),
+        received_at=float(number),
+    )
+    route = SimpleNamespace(model="m", name="routes[0]", policy_name=None)
+    question = Question(call=call, route=route, eligibility=None)
+    hit = ExactHit(entry=entry(), age_s=1.0, ttl_s=1.0)
+    reply = Reply(status=200, headers=(), body=b"the whole answer")
+    passed = passage(number)
+    passed.answer = Answer(reply=reply, outcome=hit, question=question)
+    return passed
+
+
 def test_two_tenants_that_ask_under_one_id_are_told_apart():
     recent = Recent()
     for tenant in ("acme", "zenith"):
-        seen = Seen(at=0.0, request_id="x", surface="", outcome="", ended="left", total_ms=0.0)
-        question = SimpleNamespace(call=SimpleNamespace(body=tenant.encode()))
-        recent._remember(msgspec.structs.replace(seen, tenant=tenant), question)
-    assert recent._asked("x", tenant="acme").seen.tenant == "acme"
-    assert recent._asked("x", tenant=None) is None, "nobody knows which is meant"
+        recent.note(answered(1, tenant))
+    assert recent.recollect("r1", tenant="acme").asked.caller.tenant == "acme"
+    assert recent.recollect("r1", tenant=None) is None, "nobody knows which is meant"
+
+
+def test_of_several_requests_under_one_id_the_last_is_told():
+    recent = Recent()
+    for text in ("first", "last"):
+        recent.note(answered(1, "acme", text=text))
+    assert b"last" in bytes(recent.recollect("r1", tenant=None).asked.request)
+
+
+def test_words_are_remembered_within_a_bound_and_what_became_of_them_beyond_it():
+    recent = Recent(max_bytes=3000)
+    for number in range(5):
+        recent.note(answered(number, "acme", text="x" * 400))
+    recent.note(answered(5, "acme", text="x" * 4000))
+    assert [one.tenant for one in recent.latest(10)] == ["acme"] * 6
+    asked = [recent.recollect(f"r{number}", tenant=None) for number in range(6)]
+    assert [one is not None for one in asked] == [False, False, False, False, True, False]
+
+
+def test_the_words_of_a_request_that_is_not_to_be_stored_are_not_remembered():
+    recent = Recent()
+    recent.note(answered(1, "acme", no_store=True))
+    assert recent.recollect("r1", tenant=None) is None
+    assert [one.outcome for one in recent.latest(1)] == ["exact"]
+
+
+def test_an_answer_is_let_go_and_told_of_all_the_same():
+    recent = Recent()
+    passed = answered(1, "acme")
+    told = answered(1, "acme").seen
+    recent.note(passed)
+    assert passed.answer is None
+    assert recent.latest(1) == (told,)
+    assert (told.matched, told.status) == ("k", 200)
+
+
+def test_what_an_attempt_does_that_goes_on_for_others_is_not_told_of_who_has_left():
+    recent = Recent()
+    left = passage(1)
+    leg = left.timing.leg("main", "server", path="/chat/completions")
+    recent.note(left)
+    left.timing.answered(leg, "answered", status=200)
+    assert [one.phases_ms for one in recent.latest(1)] == [{}]
