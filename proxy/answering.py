@@ -6,7 +6,6 @@ from collections.abc import AsyncGenerator
 
 from index.entry import Entry
 from proxy import large
-from proxy.answer import payload as payloads
 from proxy.answer.control import fits
 from proxy.answer.payload import Payload
 from proxy.answer.replay import Replays, Unreplayable
@@ -37,7 +36,7 @@ class Answering:
     def from_entry(self, entry: Entry, call: Call) -> Reply | None:
         """Replay a stored answer. None, which makes it a miss, when it cannot be read any more or
         put into this form, or varies by a header that says something else here."""
-        payload = payloads.decode(entry.payload)
+        payload = self._replays.read(entry.payload)
         if payload is None or not fits(payload.varied, call.headers):
             return None
         try:

@@ -17,7 +17,7 @@ from index.semantic import NoSemantic, Semantic, Sought
 from index.store import Lookup, NotStored, Stored
 from index.verdict import Rules
 from index.volatility.examples import Learned, NothingLearned
-from proxy.answer.freshness import Fresh, Stale, is_due_early
+from proxy.answer.freshness import MOST_LATENCIES, Fresh, Stale, is_due_early
 from proxy.auditing.ledger import Tiers
 from proxy.auditing.tier import Tier
 from proxy.found import Found
@@ -266,6 +266,8 @@ class Cache:
         if policy is None or not policy.early_refresh or not question.shares_flights:
             return False
         latency_s = entry.latency_ms / 1000
+        if fresh.ttl_s > MOST_LATENCIES * latency_s:
+            return False
         return is_due_early(fresh, latency_s=latency_s, chance=1 - self._random())
 
     async def _get(self, key: str, *, now: float, tags: tuple[str, ...]) -> Lookup | None:

@@ -11,7 +11,7 @@ from proxy.answer.assembly import completion
 from proxy.answer.chunking import chunks
 from proxy.answer.events import events, response
 from proxy.answer.grammar import DONE_FRAME
-from proxy.answer.payload import Payload
+from proxy.answer.payload import Payload, decode
 from proxy.call import Surface
 from proxy.errors import RejoinderError
 
@@ -30,7 +30,8 @@ class Unreplayable(RejoinderError):
 
 
 class Replays:
-    """Makes replays, and remembers the last that had to be put into another form.
+    """Makes replays, and remembers the last records that were read, and the last that had to be put
+    into another form.
 
     To take a completion out of its chunks costs several times what the rest of a hit does. Many
     streamed answers are never asked for plain, so it is done at the first such hit and not when
@@ -40,8 +41,26 @@ class Replays:
     def __init__(self, *, max_bytes: int) -> None:
         self._max_bytes = max_bytes
         self.held_bytes = 0
-        """What is remembered now."""
+        """What is remembered now of other forms."""
         self._made: OrderedDict[bytes, bytes] = OrderedDict()
+        self._read: OrderedDict[bytes, Payload] = OrderedDict()
+        self._read_bytes = 0
+
+    def read(self, stored: bytes) -> Payload | None:
+        """See `proxy.answer.payload.decode`. A hit in memory brings the very bytes that the one
+        before it did, so finding them again costs nothing."""
+        payload = self._read.get(stored)
+        if payload is not None:
+            self._read.move_to_end(stored)
+            return payload
+        payload = decode(stored)
+        if payload is not None and len(stored) <= self._max_bytes // 8:
+            self._read[stored] = payload
+            self._read_bytes += len(stored)
+        while self._read_bytes > self._max_bytes:
+            dropped, _ = self._read.popitem(last=False)
+            self._read_bytes -= len(dropped)
+        return payload
 
     def plain(self, payload: Payload) -> bytes:
         """The JSON body. As recorded where it was plain, else put together from the frames.
@@ -62,7 +81,8 @@ class Replays:
     def forget(self) -> None:
         """Drop what is remembered."""
         self._made.clear()
-        self.held_bytes = 0
+        self._read.clear()
+        self.held_bytes = self._read_bytes = 0
 
     def _once(self, name: bytes, make: Callable[[], bytes]) -> bytes:
         made = self._made.get(name)

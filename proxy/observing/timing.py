@@ -3,6 +3,7 @@
 Times are of `time.perf_counter`, in seconds.
 """
 
+import contextlib
 import time
 from collections.abc import Callable, Sequence
 from typing import Literal
@@ -48,11 +49,17 @@ class Leg(msgspec.Struct, kw_only=True, eq=False):
 LegEnded = Callable[["Timing", Leg], None]
 
 
+_PART = contextlib.nullcontext()
+
+
 class Timing:
     """The times of one request. What is made in its name without it, behind its reader's back or to
     its end when the reader has left, is timed too."""
 
-    __slots__ = ("_is_running", "_when_leg_ends", "began_s", "legs", "model", "phases", "trace")
+    __slots__ = (
+        "_running", "_running_since_s", "_when_leg_ends", "began_s", "legs", "model", "phases",
+        "trace",
+    )  # fmt: skip
 
     def __init__(
         self, *, trace: Trace | None = None, when_leg_ends: LegEnded | None = None
@@ -63,12 +70,25 @@ class Timing:
         self.phases: list[Phase] = []
         self.legs: Sequence[Leg] = ()
         self.model = ""
-        self._is_running = False
+        self._running: PhaseName | None = None
+        self._running_since_s = 0.0
         self._when_leg_ends = when_leg_ends
 
-    def phase(self, name: PhaseName) -> "_Running":
+    def phase(self, name: PhaseName) -> contextlib.AbstractContextManager[None]:
         """Times a block, unless it lies within another one, of which it then is a part."""
-        return _Running(self, name)
+        if self._running is not None:
+            return _PART
+        self._running, self._running_since_s = name, time.perf_counter()
+        return self
+
+    def __enter__(self) -> None:
+        """Of `phase`."""
+
+    def __exit__(self, *_: object) -> None:
+        """Of `phase`."""
+        if self._running is not None:
+            self.phases.append(Phase(self._running, self._running_since_s, time.perf_counter()))
+            self._running = None
 
     def received(self, model: str) -> None:
         """The request was read and decided; its upstreams are asked for `model`."""
@@ -127,24 +147,3 @@ class Timing:
         """See `spent_s`; None where no upstream answered."""
         answered = [leg.answered_s for leg in self.legs if leg.answered_s is not None]
         return max(answered) - self.legs[0].began_s if answered else None
-
-
-class _Running:
-    __slots__ = ("_began_s", "_name", "_timing")
-
-    def __init__(self, timing: Timing, name: PhaseName) -> None:
-        self._timing = timing
-        self._name = name
-        self._began_s: float | None = None
-
-    def __enter__(self) -> None:
-        timing = self._timing
-        if not timing._is_running:
-            timing._is_running = True
-            self._began_s = time.perf_counter()
-
-    def __exit__(self, *_: object) -> None:
-        if self._began_s is not None:
-            timing = self._timing
-            timing._is_running = False
-            timing.phases.append(Phase(self._name, self._began_s, time.perf_counter()))
