@@ -9,7 +9,6 @@ from collections import defaultdict
 from proxy.metrics import LATENCY_S, Metrics
 from proxy.observing.buckets import pour
 from proxy.observing.hitrate import LEFT
-from proxy.observing.names import Names
 from proxy.observing.prices import Prices, cost
 from proxy.observing.saving import Saving, savings_of
 from proxy.observing.tally import Saved, Times
@@ -25,7 +24,6 @@ class Counting:
         self.prices = prices
         """Replaced by a reload."""
         self._metrics = metrics
-        self._names = Names()
         self._requests: defaultdict[tuple[str, str, int], int] = defaultdict(int)
         self._reasons: defaultdict[tuple[str, str], int] = defaultdict(int)
         self._times: defaultdict[str, Times] = defaultdict(Times)
@@ -75,7 +73,7 @@ class Counting:
 
     def _tell_saved(self, model: str, asked: str, policy: str, saved: Saved) -> None:
         metrics = self._metrics
-        labels = self._names.label(model), policy
+        labels = metrics.names.label(model), policy
         metrics.tokens_saved.labels(*labels, "input").inc(saved.input_tokens)
         metrics.tokens_saved.labels(*labels, "output").inc(saved.output_tokens)
         metrics.seconds_saved.labels(*labels).inc(saved.seconds)

@@ -1,7 +1,7 @@
 """What upstreams keep of prompts, the pages of engines: purged with the answers, and shown."""
 
 import asyncio
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 
 import msgspec
 from prometheus_client.core import GaugeMetricFamily
@@ -10,10 +10,13 @@ from prometheus_client.registry import Collector
 from index.entry import Snapshot
 from index.purges import tags_of
 from index.store import Purge, Purged, Store
+from proxy.errors import UpstreamTimeout
 from proxy.upstreams.base import EngineProfile, PagePurge, PrefixTree, Upstream
 
 _PATIENCE_S = 2.0
 """An engine answers between two steps."""
+PURGE_PATIENCE_S = 30.0
+"""A step may be long, and who purges wants to know that it is done."""
 
 Figures = Mapping[str, Mapping[str, int]]
 """By upstream, by name."""
@@ -28,7 +31,8 @@ class Kept(Collector):
         self._figures: Figures = {}
 
     async def purge(self, asked: Purge, done: Purged) -> int:
-        """After the store's own: the number of pages dropped, or covered. Raises StoreFault."""
+        """After the store's own: the number of pages dropped, or covered. Raises StoreFault, and
+        UpstreamTimeout where an engine does not say in time that it is done."""
         snapshot = await self._store.snapshot()
         purge = PagePurge(
             tags=tags_of(asked),
@@ -36,7 +40,7 @@ class Kept(Collector):
             dry_run=asked.dry_run,
             snapshot=Snapshot(generation=snapshot.generation, sequence=done.sequence),
         )
-        dropped = (one.purge(purge) for one in self._upstreams().values())
+        dropped = (_in_time(name, one.purge(purge)) for name, one in self._upstreams().items())
         return sum(await asyncio.gather(*dropped))
 
     async def figures(self) -> Figures:
@@ -89,6 +93,17 @@ class Kept(Collector):
             if one.has_engine and name in (None, known)
         ]
         return engines[0] if len(engines) == 1 else None
+
+
+async def _in_time(name: str, purging: Awaitable[int]) -> int:
+    try:
+        return await asyncio.wait_for(purging, PURGE_PATIENCE_S)
+    except TimeoutError:
+        message = (
+            f"The engine of upstream {name} did not say within {PURGE_PATIENCE_S:g} s that its"
+            " pages are purged; the answers are. Ask for it again."
+        )
+        raise UpstreamTimeout(message, upstream=name, phase="total") from None
 
 
 class _Family(msgspec.Struct, frozen=True, kw_only=True):

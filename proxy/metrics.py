@@ -8,6 +8,7 @@ up: each worker is asked for its own, and they carry its number.
 
 import asyncio
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
 from typing import TypeVar
 
 from prometheus_client import CollectorRegistry, Counter, Histogram, Metric, generate_latest
@@ -16,11 +17,13 @@ from prometheus_client.multiprocess import MultiProcessCollector
 from prometheus_client.registry import Collector
 
 from proxy.call import Usage
+from proxy.observing.names import Names
 from proxy.processes.counts import Counts, Gauge
 from proxy.upstreams.pool import ServerState
 
 T = TypeVar("T")
 
+_NAMES = "models"
 LATENCY_S = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.1, 0.25, 1, 2.5, 10, 30, 120)
 
 
@@ -30,6 +33,8 @@ class Metrics:
     def __init__(self, *, folder: str | None = None) -> None:
         """`folder`: where the workers keep their counters; None where there is one process."""
         self.registry = CollectorRegistry()
+        self.names = Names(None if folder is None else Path(folder, _NAMES))
+        """Of models, in labels."""
         self._folder = folder
         self._watched: list[Collector] = []
         self.requests = Counter(

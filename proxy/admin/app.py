@@ -26,7 +26,7 @@ from proxy.dashboard.near import near
 from proxy.dashboard.page import page, page_file
 from proxy.dashboard.servers import upstreams
 from proxy.dashboard.tags import tags
-from proxy.errors import ClientError, error_body
+from proxy.errors import ClientError, UpstreamTimeout, error_body
 from proxy.gate import Gate
 from proxy.health import healthz, readyz
 from proxy.transfer.counter import export_entries, import_entries, keep_pairs
@@ -68,6 +68,7 @@ def admin_app(office: Office, gate: Callable[[], Gate]) -> Litestar:
             ClientError: _refuse,
             HTTPException: _refuse_http,
             StoreFault: _store_failed,
+            UpstreamTimeout: _engine_silent,
             InvalidCursor: _refuse_cursor,
             Exception: _failed,
         },
@@ -94,6 +95,10 @@ def _failed(request: Request[Any, Any, Any], error: Exception) -> Response[bytes
     log.error("%s %s failed", request.method, request.url.path, exc_info=error)
     message = "The server failed; its log says why."
     return _refuse(request, ClientError(500, message, kind="server_error"))
+
+
+def _engine_silent(request: Request[Any, Any, Any], error: UpstreamTimeout) -> Response[bytes]:
+    return _refuse(request, ClientError(503, str(error), kind="server_error"))
 
 
 def _store_failed(request: Request[Any, Any, Any], error: StoreFault) -> Response[bytes]:

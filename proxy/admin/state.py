@@ -10,8 +10,10 @@ from proxy.admin.deeds import audited
 from proxy.admin.office import Office
 from proxy.errors import ErrorDetail
 from proxy.processes.gathering import Count
-from proxy.processes.reload import ReloadReport
+from proxy.processes.reload import Refusal
 from proxy.settings.file import dump
+
+_STATUS: dict[Refusal, int] = {"invalid_config": 400, "worker_stuck": 503, "reload_failed": 500}
 
 
 @get("/cache/stats")
@@ -32,28 +34,23 @@ async def reload(
 ) -> Response[bytes]:
     """Read the config file again. 200: it is in force in every process as this returns; 400: the
     one before it still is, and `problems` has every mistake with its line; 503: it still is, and
-    `problems` has the process that does not answer."""
+    `problems` has the process that does not answer; 500: it still is, and `problems` has
+    what failed."""
     report = await audited(office.deeds, request, "reload", None, office.reload())
     answer = msgspec.to_builtins(report)
-    if not report.ok:
+    if report.code is not None:
         detail = ErrorDetail(
             message="\n".join(report.problems),
-            type="server_error" if report.is_stuck else "invalid_request_error",
+            type="server_error" if _STATUS[report.code] >= 500 else "invalid_request_error",
             param=None,
-            code="worker_stuck" if report.is_stuck else "invalid_config",
+            code=report.code,
         )
         answer["error"] = msgspec.to_builtins(detail)
     return Response(
         msgspec.json.encode(answer),
-        status_code=_status(report),
+        status_code=200 if report.code is None else _STATUS[report.code],
         media_type="application/json",
     )
-
-
-def _status(report: ReloadReport) -> int:
-    if report.ok:
-        return 200
-    return 503 if report.is_stuck else 400
 
 
 @get("/metrics")

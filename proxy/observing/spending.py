@@ -5,7 +5,6 @@ from typing import Protocol
 from proxy.answer.grammar import Bill
 from proxy.call import Surface, Usage
 from proxy.metrics import Metrics
-from proxy.observing.names import Names
 from proxy.observing.prices import Prices, cost
 from proxy.routing import Route
 
@@ -28,7 +27,6 @@ class Spending:
         self.tell: Used = _untold
         """Told of the tokens too. Replaced by a reload."""
         self._metrics = metrics
-        self._names = Names()
 
     def note(self, bill: Bill, *, surface: Surface, upstream: str, route: Route) -> None:
         """An upstream answered, for whomever: also in the background, and for audits."""
@@ -40,7 +38,7 @@ class Spending:
         self.tell(surface, model=route.model, answered_by=model, usage=usage)
         price = self.prices.of(model, route.model)
         if price is not None:
-            labels = self._names.label(model), route.policy_name or "", price.currency
+            labels = self._metrics.names.label(model), route.policy_name or "", price.currency
             self._metrics.money_spent.labels(*labels).inc(cost(price, usage))
 
 

@@ -115,8 +115,13 @@ class Reloaded(msgspec.Struct, frozen=True, kw_only=True, tag=True):
 
 
 class Failed(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """Answering raised an error, which the other process has logged; or there was no answer in
-    time."""
+    """Answering raised an error, which the other process has logged."""
+
+    problem: str
+
+
+class Silent(msgspec.Struct, frozen=True, kw_only=True):
+    """There was no answer in time: what is said of a process, not by one."""
 
     problem: str
 
@@ -141,6 +146,10 @@ class Message(msgspec.Struct, frozen=True, kw_only=True):
 
 class Unanswered(Exception):
     """The other process could not answer, and says why."""
+
+
+class Stuck(Unanswered):
+    """The other process does not answer at all."""
 
 
 class Gone(Unanswered):
@@ -244,9 +253,9 @@ async def open_channel(
 
 async def ask_each(
     channels: Iterable[Channel], question: Question, *, within_s: float
-) -> list[Answer]:
-    """What each says; `Failed` of those that cannot, or not in time. Those that end meanwhile are
-    left out."""
+) -> list[Answer | Silent]:
+    """What each says; `Failed` of those that cannot, `Silent` of those that do not in time. Those
+    that end meanwhile are left out."""
     asking = {asyncio.create_task(one.ask(question)): one.name for one in channels}
     if asking:
         await asyncio.wait(asking, timeout=within_s)
@@ -254,11 +263,11 @@ async def ask_each(
     return [answer for answer in heard if answer is not None]
 
 
-def _heard(asking: asyncio.Task[Answer], *, name: str, within_s: float) -> Answer | None:
+def _heard(asking: asyncio.Task[Answer], *, name: str, within_s: float) -> Answer | Silent | None:
     if not asking.done():
         asking.cancel()
-        return Failed(problem=f"{name} does not answer within {within_s:g} s")
+        return Silent(problem=f"{name} does not answer within {within_s:g} s")
     error = asking.exception()
     if error is None:
         return asking.result()
-    return None if isinstance(error, Gone) else Failed(problem=str(error))
+    return None if isinstance(error, Gone) else Failed(problem=f"{name}: {error}")

@@ -1,5 +1,7 @@
 """What a new config changes in a running proxy. Pure."""
 
+from typing import Literal
+
 import msgspec
 
 from proxy.settings.config import Config
@@ -7,6 +9,9 @@ from proxy.settings.listeners import Tls
 
 _FIXED = ("listen", "workers", "store", "embedder")
 """Bound, opened or loaded once, at the start."""
+
+
+Refusal = Literal["invalid_config", "worker_stuck", "reload_failed"]
 
 
 class Change(msgspec.Struct, frozen=True, kw_only=True):
@@ -28,8 +33,9 @@ class ReloadReport(msgspec.Struct, frozen=True, kw_only=True):
     ok: bool
     """False: the config before it is still in force."""
     problems: tuple[str, ...] = ()
-    is_stuck: bool = False
-    """Nothing is said against the config: a process did not answer."""
+    code: Refusal | None = None
+    """Why not. Only `invalid_config` says something against the config: else a process did not
+    answer, or failed."""
     warnings: tuple[str, ...] = ()
     """Of the config itself, and what of it takes effect only at the next start."""
 

@@ -13,8 +13,8 @@ from pathlib import Path
 from watchfiles import awatch
 
 from proxy.errors import ConfigError
-from proxy.processes.control import Unanswered
-from proxy.processes.reload import ReloadReport
+from proxy.processes.control import Stuck, Unanswered
+from proxy.processes.reload import Refusal, ReloadReport
 from proxy.settings.file import Loaded, parse, text_of
 
 log = logging.getLogger("rejoinder.reload")
@@ -110,13 +110,15 @@ class Reloader:
             loaded = await asyncio.to_thread(parse, self._path, self._seen, environ=os.environ)
             ignored = await self._apply(self._seen, loaded)
         except ConfigError as error:
-            return ReloadReport(at=self._clock(), ok=False, problems=tuple(error.problems))
+            return self._refused("invalid_config", *error.problems)
         except Unanswered as error:
             self._seen = before  # so that it is tried again
-            problem = f"{error}: the config before stays in force"
-            return ReloadReport(at=self._clock(), ok=False, problems=(problem,), is_stuck=True)
+            code: Refusal = "worker_stuck" if isinstance(error, Stuck) else "reload_failed"
+            return self._refused(code, f"{error}: the config before stays in force")
         except Exception as error:  # what a reload meets must not end the watching
             log.exception("a reload failed")
-            problem = f"it failed: {type(error).__name__}: {error}"
-            return ReloadReport(at=self._clock(), ok=False, problems=(problem,))
+            return self._refused("reload_failed", f"it failed: {type(error).__name__}: {error}")
         return ReloadReport(at=self._clock(), ok=True, warnings=(*loaded.warnings, *ignored))
+
+    def _refused(self, code: Refusal, *problems: str) -> ReloadReport:
+        return ReloadReport(at=self._clock(), ok=False, problems=problems, code=code)

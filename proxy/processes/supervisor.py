@@ -42,6 +42,8 @@ from proxy.processes.control import (
     Reloaded,
     Remember,
     Said,
+    Silent,
+    Stuck,
     ToAll,
     Unanswered,
     ask_each,
@@ -189,7 +191,7 @@ class Supervisor:
             raise
         return change.ignored
 
-    async def _adopt(self, force: Force) -> list[Answer]:
+    async def _adopt(self, force: Force) -> list[Answer | Silent]:
         """Tell all workers."""
         question = Adopt(text=force.text, engines=force.engines)
         return await ask_each(self._channels(), question, within_s=_ADOPT_S)
@@ -210,17 +212,20 @@ class Supervisor:
         return msgspec.structs.replace(question.join(parts), num_missing=num_missing)
 
 
-def _check(answers: list[Answer]) -> None:
-    """Raises ConfigError with what workers say against a config, once each, and Unanswered where
-    some say nothing."""
+def _check(answers: list[Answer | Silent]) -> None:
+    """Raises ConfigError with what workers say against a config, once each, Stuck where some say
+    nothing, and Unanswered where some failed."""
     refused = [
         line for answer in answers if isinstance(answer, Refused) for line in answer.problems
     ]
     if refused:
         raise ConfigError(list(dict.fromkeys(refused)))
-    stuck = [answer.problem for answer in answers if isinstance(answer, Failed)]
-    if stuck:
-        raise Unanswered("; ".join(stuck))
+    silent = [answer.problem for answer in answers if isinstance(answer, Silent)]
+    if silent:
+        raise Stuck("; ".join(silent))
+    failed = [answer.problem for answer in answers if isinstance(answer, Failed)]
+    if failed:
+        raise Unanswered("; ".join(failed))
 
 
 def run(path: Path, text: str, config: Config, *, say: Say) -> int:

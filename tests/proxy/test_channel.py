@@ -13,6 +13,7 @@ from proxy.processes.control import (
     Failed,
     Gone,
     Said,
+    Silent,
     Unanswered,
     ask_each,
     open_channel,
@@ -99,11 +100,11 @@ async def test_of_several_those_that_fail_are_told_and_those_that_end_are_left_o
         answers = await asking
     assert answers == [
         Adopted(ignored=()),
-        Failed(problem="OSError: [Errno 28] No space left on device"),
+        Failed(problem="a worker: OSError: [Errno 28] No space left on device"),
     ]
 
 
 async def test_who_does_not_answer_in_time_is_not_waited_for():
     async with channel_to(never) as (late, _):
         answers = await ask_each([late], ADOPT, within_s=0.01)
-    assert answers == [Failed(problem="a worker does not answer within 0.01 s")]
+    assert answers == [Silent(problem="a worker does not answer within 0.01 s")]

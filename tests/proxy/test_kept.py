@@ -1,6 +1,12 @@
 """The figures of engines, as metrics show them."""
 
+import asyncio
+
+import pytest
+
 from index.memory import MemoryStore
+from index.store import Purge
+from proxy.errors import UpstreamTimeout
 from proxy.kept import Kept
 
 
@@ -9,6 +15,13 @@ class Engine:
 
     async def figures(self):
         return {"steps": 7}
+
+
+class Hung:
+    """An engine that takes a question and does not answer."""
+
+    async def purge(self, _purge):
+        await asyncio.Event().wait()
 
 
 def steps(kept):
@@ -27,3 +40,11 @@ async def test_whoever_only_looks_at_an_engine_does_not_show_it_in_its_metrics()
     assert steps(kept) == []
     await kept.hear()
     assert steps(kept) == [7]
+
+
+async def test_a_purge_says_which_engine_has_not_confirmed_it(monkeypatch):
+    monkeypatch.setattr("proxy.kept.PURGE_PATIENCE_S", 0.01)
+    store = MemoryStore(max_bytes=1024)
+    done = await store.purge(Purge(everything=True), now=0.0)
+    with pytest.raises(UpstreamTimeout, match=r"upstream local .* the answers are"):
+        await Kept(lambda: {"local": Hung()}, store=store).purge(Purge(everything=True), done)

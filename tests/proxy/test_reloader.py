@@ -7,7 +7,7 @@ import signal
 
 from watchfiles._rust_notify import WatchfilesRustInternalError
 
-from proxy.processes.control import Unanswered
+from proxy.processes.control import Stuck, Unanswered
 from proxy.processes.reloader import Reloader
 
 DEADLINE_S = 60
@@ -83,14 +83,27 @@ async def test_a_reload_that_fails_is_reported_and_the_next_signal_is_heard(tmp_
         ("SIGHUP", True),
     ]
     assert "Cannot allocate memory" in reports[0][1].problems[0]
+    assert reports[0][1].code == "reload_failed"
 
 
 async def test_a_change_that_met_a_stuck_worker_is_tried_again(tmp_path, monkeypatch):
     monkeypatch.setattr("proxy.processes.reloader._LOOK_EVERY_S", 0.05)
-    applied = Applied(num_failures=2, fault=Unanswered("worker 1 does not answer"))
+    applied = Applied(num_failures=2, fault=Stuck("worker 1 does not answer"))
     async with following(tmp_path, applied) as (path, reports):
         path.write_text(AFTER)
         while not (reports and reports[-1][1].ok):
             await asyncio.sleep(0.01)
     assert applied.texts == [AFTER] * 3
-    assert [report.is_stuck for _, report in reports] == [True, True, False]
+    assert [report.code for _, report in reports] == ["worker_stuck", "worker_stuck", None]
+
+
+async def test_a_change_that_met_a_failing_worker_is_tried_again_and_does_not_call_it_stuck(
+    tmp_path, monkeypatch
+):
+    monkeypatch.setattr("proxy.processes.reloader._LOOK_EVERY_S", 0.05)
+    applied = Applied(num_failures=1, fault=Unanswered("worker 1: OSError"))
+    async with following(tmp_path, applied) as (path, reports):
+        path.write_text(AFTER)
+        while not (reports and reports[-1][1].ok):
+            await asyncio.sleep(0.01)
+    assert [report.code for _, report in reports] == ["reload_failed", None]
