@@ -203,14 +203,13 @@ class _Builder:
     def _stacked(self, names: Sequence[str]) -> tuple[torch.Tensor, torch.Tensor | None]:
         """Several matrices of the same inputs become one, and so their biases."""
         weights = [self._tensors(f"{name}.weight") for name in names]
-        biases = [self._tensors.optional(f"{name}.bias") for name in names]
-        if all(bias is None for bias in biases):
+        found = [self._tensors.optional(f"{name}.bias") for name in names]
+        biases = [bias for bias in found if bias is not None]
+        if not biases:
             return torch.cat(weights), None
-        filled = [
-            torch.zeros(len(weight), device=weight.device) if bias is None else bias
-            for weight, bias in zip(weights, biases, strict=True)
-        ]
-        return torch.cat(weights), torch.cat(filled)
+        if len(biases) < len(names):
+            raise ModelUnusable(f"of {', '.join(names)} only some have a bias: not supported")
+        return torch.cat(weights), torch.cat(biases)
 
     def _head_norm(self, name: str) -> Elementwise:
         if not self._family.head_norms:

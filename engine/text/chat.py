@@ -8,7 +8,7 @@ from engine.errors import ModelUnusable, RequestRefused
 from engine.process.protocol import Message
 from engine.text.guarded import GuardedEncoder
 from engine.text.length import refuse_too_long
-from engine.text.renderer import Renderer, TemplateFault
+from engine.text.renderer import Renderer, RendererStuck, TemplateFault
 from engine.text.shield import Shield, Spellings
 from engine.text.tokenizer import Tokenizer
 from engine.text.toolformat import knows_tools, tool_format
@@ -70,6 +70,8 @@ class ChatTemplate:
             raise RequestRefused(
                 f"The model's chat template refuses these messages: {error}", param="messages"
             ) from error
+        except RendererStuck as error:
+            raise RequestRefused(str(error), code="engine_fault") from error
         if max_tokens is not None:
             refuse_too_long(text, self._tokenizer, max_tokens=max_tokens)
         if not shield.hides(text):

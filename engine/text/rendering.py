@@ -16,7 +16,7 @@ from typing import Any, BinaryIO
 import jinja2
 import msgspec
 
-from engine.text.frames import read_frame, write_frame
+from engine.text.frames import FrameTooLarge, read_frame, write_frame
 from engine.text.templating import template_environment
 
 _SIZE = Path("/proc/self/statm")
@@ -35,6 +35,9 @@ class Rendered(msgspec.Struct, frozen=True, kw_only=True, tag=True):
 
 class Failed(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     problem: str
+
+
+_TOO_LARGE = msgspec.msgpack.encode(Failed(problem="what it is given does not fit into memory"))
 
 
 class Rendering:
@@ -67,13 +70,27 @@ def serve(source: BinaryIO, sink: BinaryIO, *, cpu_s: float) -> None:
     """Returns at the end of `source`. The process is ended by the kernel where one answer takes
     more than `cpu_s`."""
     signal.signal(signal.SIGPROF, signal.SIG_DFL)
-    decoder = msgspec.msgpack.Decoder(Render)
     rendering = Rendering()
-    while (body := read_frame(source)) is not None:
+    while True:
+        try:
+            body = read_frame(source)
+        except FrameTooLarge:
+            write_frame(sink, _TOO_LARGE)
+            continue
+        if body is None:
+            return
         signal.setitimer(signal.ITIMER_PROF, cpu_s)
-        answer = rendering.answer(decoder.decode(body))
+        answer = _answer(rendering, body)
         signal.setitimer(signal.ITIMER_PROF, 0)
-        write_frame(sink, msgspec.msgpack.encode(answer))
+        write_frame(sink, answer)
+
+
+def _answer(rendering: Rendering, body: bytes) -> bytes:
+    try:
+        asked = msgspec.msgpack.decode(body, type=Render)
+        return msgspec.msgpack.encode(rendering.answer(asked))
+    except MemoryError:
+        return _TOO_LARGE
 
 
 def _bound_memory(more_bytes: int) -> None:

@@ -236,6 +236,17 @@ def test_biases_of_all_projections_are_added(tmp_path: Path) -> None:
     _check(theirs, _loaded(tmp_path))
 
 
+def test_biases_of_some_projections_that_are_one_are_refused(tmp_path: Path) -> None:
+    from safetensors.torch import load_file, save_file
+
+    _saved(tmp_path, "qwen2")
+    tensors = load_file(tmp_path / "model.safetensors")
+    del tensors["model.layers.1.self_attn.v_proj.bias"]
+    save_file(tensors, tmp_path / "model.safetensors")
+    with pytest.raises(ModelUnusable, match="only some have a bias"):
+        _loaded(tmp_path)
+
+
 def test_a_model_in_shards_is_read_through_its_index(tmp_path: Path) -> None:
     theirs = _saved(tmp_path, "qwen2", saving={"max_shard_size": "40KB"})
     assert len(list(tmp_path.glob("model-*.safetensors"))) > 2

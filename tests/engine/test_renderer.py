@@ -1,5 +1,7 @@
 """Time and memory of templates, which come with models: on such as want all of it."""
 
+import signal
+
 import pytest
 from enginekit import Kit
 
@@ -80,6 +82,34 @@ def test_a_process_that_was_killed_meanwhile_is_replaced(renderer: Renderer) -> 
     own._process.kill()
     own._process.wait()
     assert own.render("{{ x }}", {"x": 2}) == "2"
+
+
+@pytest.mark.parametrize("size", [1, 10_000_000])
+def test_a_process_that_is_stopped_fails_one_request_and_is_replaced(tiny: Kit, size: int) -> None:
+    """Also where it does not even read all that it is asked."""
+    own = Renderer()
+    chat = ChatTemplate("{{ messages[0].content }}", tiny.tokenizer, renderer=own)
+    process = own._process
+    assert process is not None
+    process.send_signal(signal.SIGSTOP)
+    own.patience_s = 0.1
+    with pytest.raises(RequestRefused, match="gave no answer for") as caught:
+        chat.encode((Message(role="user", content="a" * size),))
+    assert caught.value.code == "engine_fault"
+    assert process.returncode == -signal.SIGKILL
+    own.patience_s = 60
+    assert chat.encode(CHAT) == tiny.tokenizer.encode("Hi")
+
+
+def test_what_there_is_no_memory_for_is_told_and_the_process_goes_on() -> None:
+    own = Renderer(memory_bytes=64 * 2**20)
+    own.check("fine")
+    process = own._process
+    for size in (100, 45, 25):  # MiB: for the frame, for the text in it, for what is made of it
+        with pytest.raises(TemplateFault, match=r"memory|MemoryError"):
+            own.render("{{ x ~ x }}", {"x": "a" * (size << 20)})
+    assert own.render("{{ x }}", {"x": 1}) == "1"
+    assert own._process is process
 
 
 def test_who_is_not_needed_any_more_leaves_no_process() -> None:
