@@ -10,6 +10,8 @@ from collections.abc import Mapping
 import msgspec
 import yaml
 
+from proxy.settings.wording import mistake_in
+
 _TAG = "tag:yaml.org,2002:"
 _INT = re.compile(r"[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+")
 _MAX_DIGITS = 40
@@ -54,8 +56,8 @@ def compose(text: str) -> yaml.Node:
     try:
         node = _Loader(text).get_single_node()
     except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark or error.context_mark
-        raise Malformed(mark.line + 1 if mark else 1, _wording(error)) from None
+        mistake = mistake_in(text, error)
+        raise Malformed(mistake.line, mistake.message) from None
     except yaml.reader.ReaderError as error:
         line = text.count("\n", 0, error.position) + 1
         raise Malformed(line, f"character U+{error.character:04X} is not allowed") from None
@@ -110,12 +112,3 @@ def resolve(text: str) -> str | int | float | bool | None:
 def is_plain(node: yaml.ScalarNode) -> bool:
     """Written without quotes and not as a block, so that it may mean more than text."""
     return node.style is None
-
-
-def _wording(error: yaml.MarkedYAMLError) -> str:
-    problem = error.problem or error.context or "this is not YAML"
-    if "'\\t'" in problem:
-        return "a tab cannot indent or begin a value in YAML; use spaces"
-    if error.context and error.problem:
-        return f"{problem} ({error.context})"
-    return problem

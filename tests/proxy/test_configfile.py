@@ -185,9 +185,33 @@ def test_missing_top_level_keys_are_told_at_the_beginning(problems_of):
         ("", "1: the file is empty"),
         ("# only a comment\n", "1: the file is empty"),
         ("a: 1\n\tb: 2\n", "2: a tab cannot indent or begin a value in YAML; use spaces"),
-        ("a: [1,\n", "2: expected the node content, but found '<stream end>' "
-         "(while parsing a flow node)"),
-        ("a: *nowhere\n", "1: found undefined alias 'nowhere'"),
+        ("a: [1,\n", "2: a bracket is not closed, or a value is missing"),
+        ("a: 1\nb: {x: 1\nc: 3\n",
+         "2: `{` is not closed, or a comma or a quote is missing behind it"),
+        ("a: [x}\n", "1: `[` is not closed, or a comma or a quote is missing behind it"),
+        ("a: {b: 1}}\nc: 2\n", "1: a closing `}` too many"),
+        ('a: "x\nb: 2\nc: 3\n', "1: a quote is opened and not closed"),
+        ('a: "x" y\n', "1: a text stands behind a value that has ended"),
+        ('a: "\\d"\n',
+         r"1: `\d` means nothing in double quotes: write `\\d`, or use single quotes"),
+        ("a: 1\nlisten 127\n\nb: 2\n",
+         "2: a name and its value are written `name: value`, with a colon and a space"),
+        ("a:1\n# why\nb: 2\n",
+         "1: a name and its value are written `name: value`, with a colon and a space"),
+        ("a: b: c\n", "1: a value with a colon and a space needs quotes"),
+        ("a:\n  b: 1\n   c: 2\n",
+         "3: the line is not indented as those are that it should go on with"),
+        ("a:\n   b: 1\n  c: 2\n",
+         "3: the line is not indented as those are that it should go on with"),
+        ("a:\n  - b\n  c: 2\n", "3: a name among items of a list, or indented otherwise"),
+        ("a: 1\n- b\n", "2: an item of a list among names, or indented otherwise"),
+        ("a: {m: *}\n", "1: a text that begins with `*` must be in quotes"),
+        ("a: &\n", "1: a text that begins with `&` must be in quotes"),
+        ("a: @x\n", "1: a text that begins with `@` must be in quotes"),
+        ("a: |x\n b\n", "1: behind `|` or `>` the text begins on the next line; "
+         "one that begins so needs quotes"),
+        ("a: *nowhere\n",
+         "1: nothing is marked `&nowhere`; a text that begins with `*` must be in quotes"),
         ("a: b\x00\n", "1: character U+0000 is not allowed"),
         ("- a\n", "1: expected a mapping, got a list"),
         ("just text\n", "1: expected a mapping, got 'just text'"),
@@ -199,7 +223,7 @@ def test_text_that_is_no_config_is_refused_with_a_line(problems_of, text, compla
 
 def test_a_second_document_is_refused(problems_of):
     assert problems_of("a: 1\n---\nb: 2\n") == [
-        "2: but found another document (expected a single document in the stream)"
+        "2: `---` begins another document, and only one is read"
     ]
 
 
