@@ -17,7 +17,7 @@ _CODE = re.compile(
     r"|\b\w+_\w+\b|\b[a-z]{2,}+[A-Z]\w++"  # snake_case, camelCase
     r"|(?<!\w)--?[a-z][\w-]*+"  # an option
     r"|(?<!\S)(?!(?i:\.net\b))[.#@$][A-Za-z][\w-]*+"  # a selector, a variable
-    r"|(?<!\S)[*&!][A-Za-z_]\w*+(?!\*)"  # a pointer
+    r"|(?<!\S)(?:[*&!:]|\.{3})[A-Za-z_]\w*+(?!\*)"  # a pointer, a symbol, the rest
     r"|\$[?!@*#]|\\\w"  # of shells, of patterns
     r"|(?<!\w)\w*+\[[^\[\]\n]{0,200}\]"  # an index, a class of characters
     r"|(?<![\w-])[\w-]++\.(?:py|js|ts|c|h|cpp|java|go|rs|rb|sh|sql|json|ya?ml|txt|csv|html|css|md|exe)\b"
@@ -29,6 +29,7 @@ _CODE = re.compile(
     # A word of signs, but not those of prose; at the end of the text these end a sentence.
     rf"|(?<!\S)(?=[!-/:-@\[-`{{-~]++(?!\S))(?=[^\s{_SHARP}]*+[{_SHARP}])(?:[^\s?.,!]|[?.,!]++(?!\Z))++"
     r"|(?<!\S)[:;=8]['-]?[()\[\]DPpOo3/\\|*<>]++(?!\S)"  # a face
+    r"|(?<=does )[?!.:]{2,}+(?=\s)"
     r"|[<>=!+*/%^&|-]=|&&|\|\||->|=>|::"
     r"|[\d)](?:\s*[-+*/^%<>=]\s*[\d(a-z][\w.]*+)+"  # arithmetic
     r"|\b[A-Za-z]\s*[-+*/^%=]\s*\w\b|(?<!\w)\w++[+*^%=]\w++|(?<!\w)\w++\s++[-+*/%]\s++\d++"
@@ -45,6 +46,11 @@ _CODE = re.compile(
     r"|\b[A-Za-z]\+\+|\b[A-Za-z]#|\.NET\b|\bVB\.NET\b"
     r"|\b\w{1,3}[+*]++(?!\w)"  # repeated in a pattern
 )
+_OF_MARKED_NAMES = frozenset(
+    {"ruby", "rails", "rust", "macro", "method", "elixir", "julia", "kotlin", "swift"}
+)
+"""Where a name may end in a mark."""
+_MARKED = re.compile(r"\b\w++[?!](?=\s++[a-z])")
 _ABOUT_SIGNS = frozenset({"symbol", "sign", "operator", "punctuation", "mark", "character", "mean"})
 _SIGNS = re.compile(r"(?<!\S)[!-/:-@\[-`{-~]++(?=\s++\S)")
 
@@ -52,6 +58,8 @@ _SIGNS = re.compile(r"(?<!\S)[!-/:-@\[-`{-~]++(?=\s++\S)")
 def _read(text: Text) -> tuple[str, ...]:
     source = text.source.strip()
     parts = [_plain(part) for part in _CODE.findall(source)]
+    if not _OF_MARKED_NAMES.isdisjoint(text.words):
+        parts += _MARKED.findall(source)
     if not _ABOUT_SIGNS.isdisjoint(text.stems):
         parts += _SIGNS.findall(source)
     lines = _lines(source) if "\n" in source else ()

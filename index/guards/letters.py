@@ -2,7 +2,6 @@
 accents, and all letters in a question about letter case."""
 
 import re
-import unicodedata
 from collections import Counter
 from itertools import product
 
@@ -10,8 +9,9 @@ import msgspec
 
 from index.guards.distance import mistyped
 from index.guards.guard import Guard
+from index.guards.namesakes import Namesakes, are_others, read_namesakes
 from index.guards.phrases import FUNCTION_WORDS, JOINTS
-from index.guards.text import Text
+from index.guards.text import LOANS, Text, without_accents
 from index.guards.wordset import wordset
 
 _UNIT = re.compile(r"\d\s*((?:[kKMmGgTtPpnuµ]i?)?(?:[bB](?:ps|/s|it)?|g|W|Wh|V|A|Hz|[lL]|m|s))\b")
@@ -21,10 +21,10 @@ _ACRONYMS = wordset(
     " pet can lan map"
 )
 """Words that are something else in capitals."""
-_CAPITALISED = wordset("polish job reading nice bath lent turkey china cologne lima mercury")
-"""Words that are something else with a capital letter inside a sentence."""
-_KEYWORDS = wordset("null nil nan go")
+_KEYWORDS = wordset("null nil nan")
 """`Null` is a name of its own; `null` and `NULL` are one."""
+_OF_ONE_NULL = wordset("java javascript js typescript sql mysql php kotlin dart json c# c++")
+"""Beside these there is but one."""
 _OF_FORMULAE = wordset(
     "symbol symbols formula formulae equation equations stand stands"
     " physics chemistry thermodynamics"
@@ -43,7 +43,13 @@ _OF_SPELLING = wordset(
     " codon codons"
 )
 _OF_WRITING = wordset("grammar grammatical correct correctly right")
-_CONFUSED = wordset("its it's your you're whose who's there their they're then than lets let's")
+_CONFUSED = wordset(
+    "its it's your you're whose who's there their they're then than lets let's alot lot"
+)
+_AT_THE_END = wordset("its it's your you're whose who's their they're")
+"""There these are talked of: `when do I use its`."""
+_CORRESPONDENCE = wordset("write writes writing send cover mail post")
+_LETTERS = wordset("letter letters")
 _MAX_WORDS_OF_WRITING = 8
 _LEAST_SLIP = 5
 _WORDS_OF_ONE = wordset("a i")
@@ -54,6 +60,11 @@ _BEFORE_E = wordset(
     " spin spit star strip swath tap teeth trip tub twin urban van wag wan war win wreath"
 )
 """Another word with an `e` at the end, and no form of it: `breathe`, `plane`."""
+_BEFORE_A_VERB = wordset(
+    "to i you we they he she it not can could should will would may and then"
+) | {""}
+"""`may I resume it` is about no résumé."""
+_ACCENTED_RESUME = "résumé"
 _OF_COMPARING = wordset("difference differences between vs versus")
 
 
@@ -71,12 +82,13 @@ class Letters(msgspec.Struct, frozen=True):
     """Words that an `e` makes other words of, with that `e` or without."""
     operands: tuple[str, ...] = ()
     """Single letters in their order, where they stand for something: `divide a by b`."""
+    namesakes: Namesakes = Namesakes()
 
 
 def _read(text: Text) -> Letters:
     units = {(f"unit {unit.lower()}", _unit(unit)) for unit in _UNIT.findall(text.source)}
     symbols = set() if text.shouts else _symbols(text) | _cased(text)
-    written = {(_folded(word), word) for word in _words(text)}
+    written = {(without_accents(word), word) for word in _words(text)}
     return Letters(
         written=frozenset(written | units | symbols),
         spelled=_spelled(text),
@@ -84,6 +96,7 @@ def _read(text: Text) -> Letters:
         in_question=_in_question(text),
         before_e=_before_e(text),
         operands=_operands(text),
+        namesakes=read_namesakes(text),
     )
 
 
@@ -94,6 +107,8 @@ def _compare(a: Letters, b: Letters) -> str | None:
     if a.in_two_cases != b.in_two_cases:
         return "letters"
     if _respelt(a.in_question, b.in_question) or _is_longer(a.before_e, b.before_e):
+        return "letters"
+    if are_others(a.namesakes, b.namesakes):
         return "letters"
     if a.operands != b.operands and sorted(a.operands) == sorted(b.operands):
         return "letters"
@@ -109,7 +124,20 @@ def _words(text: Text) -> set[str]:
     if not _OF_LETTER_CASE.isdisjoint(text.words):
         return set(text.raws[1:])
     shouts = text.shouts
-    return {raw if _is_acronym(raw) and not shouts else raw.lower() for raw in text.raws}
+    return {
+        raw if _is_acronym(raw) and not shouts else _spelt(raw.lower(), before)
+        for before, raw in zip(("", *text.words), text.raws, strict=False)
+    }
+
+
+def _spelt(word: str, before: str) -> str:
+    """As usual: of some words it does not matter whether their accents are written."""
+    if word == "resume" and before not in _BEFORE_A_VERB:
+        return _ACCENTED_RESUME
+    if word not in LOANS:
+        return word
+    bare = without_accents(word)
+    return _ACCENTED_RESUME if bare == "resume" else bare
 
 
 def _symbols(text: Text) -> set[tuple[str, str]]:
@@ -127,7 +155,8 @@ def _cased(text: Text) -> set[tuple[str, str]]:
     if 2 * sum(raw[0].isupper() for raw in inside) > len(inside) > 1:
         return set()
     of_formulae = not _OF_FORMULAE.isdisjoint(text.words)
-    telling = frozenset[str]() if text.source.islower() else _CAPITALISED | _KEYWORDS
+    says_little = text.source.islower() or not _OF_ONE_NULL.isdisjoint(text.words)
+    telling = frozenset[str]() if says_little else _KEYWORDS
     return {
         (f"cased {raw.lower()}", raw if len(raw) == 1 else str(raw.istitle()))
         for raw in inside
@@ -136,9 +165,13 @@ def _cased(text: Text) -> set[tuple[str, str]]:
 
 
 def _in_question(text: Text) -> frozenset[str]:
-    if len(text.words) > _MAX_WORDS_OF_WRITING or _OF_WRITING.isdisjoint(text.words):
-        return frozenset()
     words = frozenset(map(str.lower, text.raws))
+    if len(text.words) > _MAX_WORDS_OF_WRITING:
+        return frozenset()
+    if text.raws and text.raws[-1].lower() in _AT_THE_END:
+        return words & _CONFUSED
+    if _OF_WRITING.isdisjoint(text.words) or text.words[0] == "how":
+        return frozenset()
     return frozenset(word for word in words if len(word) >= _LEAST_SLIP) | (words & _CONFUSED)
 
 
@@ -173,7 +206,8 @@ def _operands(text: Text) -> tuple[str, ...]:
 
 
 def _spelled(text: Text) -> frozenset[str]:
-    if not _OF_SPELLING.isdisjoint(text.words):
+    is_mail = not _CORRESPONDENCE.isdisjoint(text.words)
+    if not (_OF_SPELLING - _LETTERS if is_mail else _OF_SPELLING).isdisjoint(text.words):
         return frozenset(text.words).difference(_OF_SPELLING, FUNCTION_WORDS)
     if _OF_COMPARING.isdisjoint(text.words):
         return frozenset()
@@ -188,11 +222,6 @@ def _spelled(text: Text) -> frozenset[str]:
 
 def _is_acronym(raw: str) -> bool:
     return raw.isupper() and raw.lower() in _ACRONYMS
-
-
-def _folded(word: str) -> str:
-    apart = unicodedata.normalize("NFD", word.casefold())
-    return "".join(letter for letter in apart if not unicodedata.combining(letter))
 
 
 LETTERS = Guard(name="letters", read=_read, compare=_compare)

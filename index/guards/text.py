@@ -57,12 +57,21 @@ _CONTRACTIONS = {
     "im": ("i", "am"),
     "ive": ("i", "have"),
     "thats": ("that", "is"),
+    "alot": ("a", "lot"),
     "wont": ("will", "not"),
     "cant": ("can", "not"),
 } | {
     verb + "nt": (verb, "not")
     for verb in wordset("do does did is are was were have has had would could should")
 }
+
+LOANS = wordset("""
+café cafés naïve cliché clichés fiancé fiancée façade façades jalapeño jalapeños piñata piñatas
+crème brûlée déjà entrée entrées décor début protégé protégés soufflé soufflés purée papier mâché
+matinée mêlée crêpe crêpes doppelgänger smörgåsbord pokémon zürich québec montréal bogotá málaga
+córdoba são résumé résumés resumé
+""")
+"""Written without their accents they are the same."""
 
 _ENDINGS = {
     "n't": "not",
@@ -92,10 +101,17 @@ _SIGNS = str.maketrans({"\u2019": "'", "\u2018": "'", "\u2212": "-"})
 _FIRST_CHINESE = "\u3400"
 
 _OF_ALL = wordset(
-    "all every any no none nothing anything everything nobody anybody everybody anyone everyone"
+    "all every each any no none nothing anything everything"
+    " nobody anybody everybody anyone everyone"
 )
-_NEAR_ALL = 2
-"""Words from `all` to the `but` that takes out of it: `every day but Monday`."""
+_BY_ONE = wordset("which who what else next last")
+_NEAR_ALL, _NEAR_ONE = 6, 2
+"""Words from `all`, and from `which`, to the `but` that takes out of it: `every day but Monday`."""
+_GOING_ON = wordset(
+    "not also only i you he she it we they this that there is are was were do does did have has can"
+    " could will would should still then when if how what why where"
+)
+"""What follows a `but` that takes nothing out."""
 
 _OWNERLESS = wordset("what who where how when why that this it he she there here")
 """Before `'s` these mean `is`; anything else is an owner."""
@@ -119,7 +135,7 @@ def read_text(source: str) -> Text:
             starts.append(start)
             pauses.append(pause)
         start = pause = False
-    _except(words, pauses)
+    _except(words, raws, pauses)
     first = _frame(words)
     return Text(
         source=plain,
@@ -143,12 +159,30 @@ def _lowered(raised: re.Match[str]) -> str:
     return sign + raised[0]
 
 
-def _except(words: list[str], pauses: list[bool]) -> None:
+def _except(words: list[str], raws: list[str], pauses: list[bool]) -> None:
     """Write `but` as `except` where it means that."""
-    for place, word in enumerate(words):
-        near = words[max(0, place - _NEAR_ALL) : place]
-        if word == "but" and not pauses[place] and not _OF_ALL.isdisjoint(near):
+    for place, word in enumerate(words[:-1]):
+        if word == "but" and not pauses[place] and _takes_out(place, words, raws, pauses):
             words[place] = "except"
+
+
+def _takes_out(place: int, words: list[str], raws: list[str], pauses: list[bool]) -> bool:
+    """Whether what follows a `but` is taken out of `all` or `which`, or by its name."""
+    following = words[place + 1]
+    if following in _GOING_ON:
+        return False
+    if following == "one" or (raws[place].islower() and raws[place + 1].istitle()):
+        return True
+    clause = max((other for other in range(place) if pauses[other]), default=0)
+    of_all = words[max(clause, place - _NEAR_ALL) : place]
+    of_one = words[max(clause, place - _NEAR_ONE) : place]
+    return not (_OF_ALL.isdisjoint(of_all) and _BY_ONE.isdisjoint(of_one))
+
+
+def without_accents(word: str) -> str:
+    """In small letters."""
+    apart = unicodedata.normalize("NFD", word.casefold())
+    return "".join(letter for letter in apart if not unicodedata.combining(letter))
 
 
 def _frame(words: list[str]) -> int:
@@ -168,6 +202,8 @@ def _open(word: str) -> tuple[str, ...]:
     opened = _CONTRACTIONS.get(word)
     if opened is not None:
         return opened
+    if word in LOANS:
+        return (without_accents(word),)
     if word[0] >= _FIRST_CHINESE:
         return chinese.read_as(word)
     if "'" not in word:
