@@ -11,7 +11,7 @@ from proxy.settings.units import Duration
 from proxy.settings.upstreams import Timeout, Upstream
 from proxy.upstreams.base import UpstreamRequest
 from proxy.upstreams.remote import RemoteServer
-from proxy.upstreams.transport import make_transport, tls_context
+from proxy.upstreams.transport import Transport, tls_context
 
 _LONGEST_REPLY_BYTES = 16 * 2**20
 _TIMEOUT = Timeout(connect=Duration(1), first_byte=Duration(3), idle=Duration(3), total=Duration(3))
@@ -31,11 +31,14 @@ class EmbeddingServer:
             timeout=_TIMEOUT,
         )
         try:
-            transport = make_transport(config.base_url, context=tls_context(upstream))
+            context = tls_context(upstream)
         except OSError as error:
             raise EmbedderFault(f"the embedder's certificates: {error}") from error
         self._server = RemoteServer(
-            config.base_url, upstream="embedder", config=upstream, transport=transport
+            config.base_url,
+            upstream="embedder",
+            config=upstream,
+            transport=Transport(config.base_url, context=context, connect_s=_TIMEOUT.connect),
         )
         self.name = f"the embedder at {self._server.name}"
 

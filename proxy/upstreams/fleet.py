@@ -6,7 +6,7 @@ from proxy.errors import ConfigError
 from proxy.settings.upstreams import Upstream
 from proxy.upstreams.base import EngineProfile, PagePurge, PrefixTree
 from proxy.upstreams.remote import RemoteServer
-from proxy.upstreams.transport import make_transport, tls_context
+from proxy.upstreams.transport import Transport, tls_context
 
 
 class RemoteUpstream:
@@ -25,7 +25,7 @@ class RemoteUpstream:
                 base.url,
                 upstream=name,
                 config=config,
-                transport=make_transport(base.url, context=context),
+                transport=Transport(base.url, context=context, connect_s=config.timeout.connect),
             )
             for base in config.bases
         )

@@ -10,10 +10,11 @@ from proxy.errors import UpstreamBroken, UpstreamUnreachable, error_body
 from proxy.settings.upstreams import Upstream
 from proxy.upstreams.base import UpstreamRequest, UpstreamResponse
 from proxy.upstreams.body import Buffered
+from proxy.upstreams.decoding import CODINGS, IDENTITY
 from proxy.upstreams.refusal import readable
 from proxy.upstreams.remote_body import RemoteBody
 from proxy.upstreams.stream_usage import ASKED_PATHS, refuses_usage, with_usage, without_usage
-from proxy.upstreams.transport import DIAL, FAULTS, Dial, fault
+from proxy.upstreams.transport import DIAL, FAULTS, Dial, Transport, fault
 from proxy.upstreams.watchdog import Watchdog
 
 log = logging.getLogger("rejoinder.upstream")
@@ -22,8 +23,7 @@ _HOP_BY_HOP = frozenset({
     b"connection", b"keep-alive", b"proxy-authenticate", b"proxy-authorization", b"te", b"trailer",
     b"transfer-encoding", b"upgrade", b"proxy-connection",
 })  # fmt: skip
-_DECODED = frozenset({b"gzip", b"deflate", b"x-gzip"})
-_FRAMING = frozenset({"content-length", "transfer-encoding"})
+_FRAMING = frozenset({b"content-length", b"transfer-encoding"})
 _MAX_STALE = 3
 """Idle connections that one request may find closed by the server, one after the other."""
 _REFUSAL_STATUSES = (400, 422)
@@ -42,7 +42,7 @@ class RemoteServer:
         *,
         upstream: str,
         config: Upstream,
-        transport: httpx.AsyncBaseTransport,
+        transport: Transport,
     ) -> None:
         """`upstream`: name of the one that it belongs to, which is what clients are told."""
         self.name = base_url.partition("://")[2].rstrip("/")
@@ -56,7 +56,6 @@ class RemoteServer:
             (key.lower().encode(), value.encode()) for key, value in config.headers.items()
         )
         self._secrets = _secrets_of(config)
-        self._extensions = {"timeout": {"connect": float(config.timeout.connect)}}
         self._asks_usage = config.stream_usage
         self._trouble = ""
 
@@ -67,7 +66,7 @@ class RemoteServer:
 
     async def close(self) -> None:
         """Close all connections."""
-        await self._transport.aclose()
+        await self._transport.close()
 
     async def send(self, request: UpstreamRequest) -> UpstreamResponse:
         """As `Server.send`. A server that refuses to be asked for usage is asked without."""
@@ -118,16 +117,12 @@ class RemoteServer:
             url = usual or self._url(request.path, request.query)
         except httpx.InvalidURL:
             return _refusal(self._upstream)
-        outgoing = httpx.Request(
-            request.method,
-            url,
-            headers=self._headers_for(request),
-            content=body,
-            extensions=self._extensions,
-        )
+        headers = self._headers_for(request)
         watchdog = Watchdog(self._config.timeout, upstream=self._upstream)
         try:
-            incoming = await watchdog.wait(self._transport.handle_async_request(outgoing))
+            incoming = await watchdog.wait(
+                self._transport.send(request.method, url, headers=headers, body=body)
+            )
         except FAULTS as error:
             watchdog.close()
             found = fault(error, upstream=self._upstream, began=False)
@@ -137,22 +132,22 @@ class RemoteServer:
             watchdog.close()
             raise
         self._trouble = ""
-        received = RemoteBody(incoming, watchdog, upstream=self._upstream)
-        if not 200 <= incoming.status_code <= 599:
+        coding = _coding_of(incoming.headers)
+        received = RemoteBody(incoming, watchdog, coding=coding, upstream=self._upstream)
+        if not 200 <= incoming.status <= 599:
             await received.aclose()
             text = f"upstream {self._upstream}: answers with a status that HTTP does not know"
             raise UpstreamBroken(text, upstream=self._upstream)
-        coding = incoming.headers.get("content-encoding", "identity").lower().encode()
-        if coding != b"identity" and coding not in _DECODED:
+        if coding != IDENTITY and coding not in CODINGS:
             await received.aclose()
             text = f"upstream {self._upstream}: its answer has an encoding that was not asked for"
             raise UpstreamBroken(text, upstream=self._upstream)
         return UpstreamResponse(
             upstream=self._upstream,
-            status=incoming.status_code,
-            headers=_passed(incoming.headers.raw, is_decoded=coding != b"identity"),
+            status=incoming.status,
+            headers=_passed(incoming.headers, is_decoded=coding != IDENTITY),
             body=received,
-            delimited=coding == b"identity" and not _FRAMING.isdisjoint(incoming.headers),
+            delimited=coding == IDENTITY and any(n in _FRAMING for n, _ in incoming.headers),
             is_personal=self._config.credential == "passthrough" and bool(request.credential),
         )
 
@@ -177,7 +172,7 @@ class RemoteServer:
             return b"Bearer " + self._config.api_key.encode()
         return request.credential
 
-    def _url(self, path: str, query: bytes) -> httpx.URL:
+    def _url(self, path: str, query: bytes) -> str:
         """The client's query, but for the names that the config sets. Raises httpx.InvalidURL."""
         asked = [
             pair
@@ -187,7 +182,7 @@ class RemoteServer:
             not in self._config.query
         ]
         whole = b"&".join((*asked, self._query) if self._query else asked)
-        return httpx.URL(self._base + path, query=whole or None)
+        return str(httpx.URL(self._base + path, query=whole or None))
 
 
 _USUAL_PATHS = ("/chat/completions", "/completions", "/embeddings", "/responses")
@@ -211,12 +206,18 @@ def _refusal(upstream: str) -> UpstreamResponse:
     )
 
 
-def _passed(raw: list[tuple[bytes, bytes]], *, is_decoded: bool) -> tuple[tuple[bytes, bytes], ...]:
+def _coding_of(headers: list[tuple[bytes, bytes]]) -> bytes:
+    codings = [value.strip().lower() for name, value in headers if name == b"content-encoding"]
+    return b", ".join(codings) or IDENTITY
+
+
+def _passed(
+    headers: list[tuple[bytes, bytes]], *, is_decoded: bool
+) -> tuple[tuple[bytes, bytes], ...]:
     """Headers of the response without those of this hop."""
     dropped = set(_HOP_BY_HOP)
     if is_decoded:
         dropped |= {b"content-encoding", b"content-length"}
-    headers = [(name.lower(), value) for name, value in raw]
     for name, value in headers:
         if name == b"connection":
             dropped |= {token.strip().lower() for token in value.split(b",")}

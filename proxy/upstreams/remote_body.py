@@ -1,17 +1,13 @@
 """The body of a remote server's answer, on its connection."""
 
 import asyncio
-import logging
-from collections.abc import AsyncGenerator
-
-import httpx
+import zlib
 
 from proxy.errors import UpstreamError
 from proxy.upstreams.body import Body
-from proxy.upstreams.transport import FAULTS, fault
+from proxy.upstreams.decoding import CODINGS, Decoder
+from proxy.upstreams.transport import FAULTS, Incoming, fault
 from proxy.upstreams.watchdog import Watchdog
-
-log = logging.getLogger("rejoinder.upstream")
 
 _LINGER_S = 0.1
 """After the terminal event: how long the server may take to end its body, so that the connection
@@ -21,34 +17,31 @@ can be used again."""
 class RemoteBody(Body):
     """The body of a response, on its connection."""
 
-    def __init__(self, response: httpx.Response, watchdog: Watchdog, *, upstream: str) -> None:
-        assert isinstance(response.stream, httpx.AsyncByteStream)
-        self._stream = response.stream
-        is_coded = "content-encoding" in response.headers
-        self._chunks = response.aiter_bytes() if is_coded else response.stream.__aiter__()
+    def __init__(
+        self, incoming: Incoming, watchdog: Watchdog, *, coding: bytes, upstream: str
+    ) -> None:
+        self._incoming = incoming
+        self._decoder = Decoder(coding) if coding in CODINGS else None
         self._watchdog = watchdog
         self._upstream = upstream
         self._last = b""
         self._began = False
         self._closed = False
-        self._reading = False
 
     async def __anext__(self) -> bytes:
         if self._closed:
             raise StopAsyncIteration
         try:
-            self._reading = True
-            chunk = await self._watchdog.wait(self._chunks.__anext__())
-            self._reading = False
-        except StopAsyncIteration:
-            await self._release()
-            raise
-        except (*FAULTS, httpx.DecodingError) as error:
+            chunk = await self._read()
+        except (*FAULTS, zlib.error) as error:
             await self._release()
             raise fault(error, upstream=self._upstream, began=self._began) from None
         except (UpstreamError, asyncio.CancelledError):
             await self._release()
             raise
+        if not chunk:
+            await self._release()
+            raise StopAsyncIteration
         if not self._began:
             self._began = True
             self._watchdog.began()
@@ -70,12 +63,18 @@ class RemoteBody(Body):
         except (StopAsyncIteration, UpstreamError, TimeoutError):
             return
 
+    async def _read(self) -> bytes:
+        """Empty at the end."""
+        decoder = self._decoder
+        if decoder is None:
+            return await self._watchdog.wait(self._incoming.read())
+        while not decoder.is_over:
+            piece = decoder.feed(await self._watchdog.wait(self._incoming.read()))
+            if piece:
+                return piece
+        return b""
+
     async def _release(self) -> None:
         self._closed = True
         self._watchdog.close()
-        try:
-            if isinstance(self._chunks, AsyncGenerator) and not self._reading:
-                await self._chunks.aclose()
-            await self._stream.aclose()
-        except FAULTS:
-            log.debug("upstream %s: closing a connection failed", self._upstream)
+        await self._incoming.release()

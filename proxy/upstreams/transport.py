@@ -1,19 +1,18 @@
-"""The HTTP client below `RemoteUpstream`: httpx's transport interface over aiohttp's connections.
-
-The transport is used without `httpx.AsyncClient`, which costs more than 100 us a request and would
-keep cookies, log URLs and follow redirects unless told otherwise. Only this file knows aiohttp.
+"""The HTTP client below `RemoteServer`: aiohttp's connections, told to keep no cookies, follow no
+redirects, add no headers and decode nothing. Only this file knows it.
 """
 
 import base64
+import contextlib
 import contextvars
 import socket
 import ssl
 import urllib.request
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Iterable
 
 import aiohttp
 import httpx
-from httpx_aiohttp import AiohttpTransport
+import msgspec
 
 from proxy.errors import (
     UpstreamBroken,
@@ -23,7 +22,7 @@ from proxy.errors import (
 )
 from proxy.settings.upstreams import Upstream
 
-FAULTS = (httpx.TransportError, aiohttp.ClientError, OSError)
+FAULTS = (aiohttp.ClientError, OSError)
 """What sending and reading raise when the connection or the server is at fault."""
 
 _KEEP_ALIVE_S = 30.0
@@ -45,12 +44,65 @@ DIAL: contextvars.ContextVar[Dial | None] = contextvars.ContextVar("dial", defau
 """Set by who sends, marked by the connector when it opens a socket for that request."""
 
 
-def make_transport(base_url: str, *, context: ssl.SSLContext) -> httpx.AsyncBaseTransport:
+class Incoming:
+    """A response whose head has come. Must be released."""
+
+    __slots__ = ("_response", "headers", "status")
+
+    def __init__(self, response: aiohttp.ClientResponse) -> None:
+        self._response = response
+        self.status = response.status
+        self.headers = [(name.lower(), value) for name, value in response.raw_headers]
+        """As the server sent them, names in lower case."""
+
+    async def read(self) -> bytes:
+        """What has come of the body, once something has; empty at its end. Raises FAULTS."""
+        return await self._response.content.readany()
+
+    async def release(self) -> None:
+        """Give the connection back where all was read, else close it."""
+        with contextlib.suppress(*FAULTS):  # nobody reads it any more
+            await self._response.__aexit__(None, None, None)
+
+
+class Transport:
     """The connections to one server. Proxies are taken from the environment (`HTTPS_PROXY`,
     `NO_PROXY`), credentials are not (`.netrc`)."""
-    return AiohttpTransport(
-        verify=context, proxy=_proxy_for(httpx.URL(base_url)), client=_session_of(context)
-    )
+
+    def __init__(self, base_url: str, *, context: ssl.SSLContext, connect_s: float) -> None:
+        """`connect_s`: how long a new connection may take."""
+        self._context = context
+        self._timeout = aiohttp.ClientTimeout(sock_connect=connect_s)
+        self._proxy = _proxy_for(httpx.URL(base_url))
+        self._session: aiohttp.ClientSession | None = None
+
+    async def send(
+        self,
+        method: str,
+        url: str,
+        *,
+        headers: Iterable[tuple[bytes, bytes]],
+        body: bytes | AsyncIterator[bytes],
+    ) -> Incoming:
+        """The response, once its head has come. Raises FAULTS."""
+        if self._session is None:
+            self._session = _session_of(self._context)  # within the event loop
+        response = await self._session.request(
+            method,
+            url,
+            headers=[(_text(name), _text(value)) for name, value in headers],
+            data=body or None,
+            allow_redirects=False,
+            timeout=self._timeout,
+            proxy=self._proxy.url,
+            proxy_headers=self._proxy.headers,
+        )
+        return Incoming(response)
+
+    async def close(self) -> None:
+        """Close all connections."""
+        if self._session is not None:
+            await self._session.close()
 
 
 def tls_context(config: Upstream) -> ssl.SSLContext:
@@ -76,17 +128,14 @@ def fault(error: Exception, *, upstream: str, began: bool) -> UpstreamError:
     The texts of foreign errors can hold URLs, which can hold keys; only their kind is told. Raise
     it `from None` for the same reason.
     """
-    cause = error.__cause__ if isinstance(error.__cause__, aiohttp.ClientError) else error
-    kind = type(cause).__name__
-    match cause:
-        case aiohttp.ConnectionTimeoutError() | httpx.ConnectTimeout():
+    kind = type(error).__name__
+    match error:
+        case aiohttp.ConnectionTimeoutError():
             text = f"upstream {upstream}: no connection in time"
             return UpstreamTimeout(text, upstream=upstream, phase="connect")
         case aiohttp.ClientConnectorError() | aiohttp.ClientHttpProxyError():
-            reason = _reason(cause)
-        case aiohttp.InvalidURL() | httpx.ConnectError() | httpx.ProxyError():
-            reason = kind
-        case httpx.UnsupportedProtocol() | aiohttp.NonHttpUrlClientError():
+            reason = _reason(error)
+        case aiohttp.InvalidURL() | aiohttp.NonHttpUrlClientError():
             reason = kind
         case _:
             when = "in the middle of its answer" if began else "before it answered"
@@ -105,25 +154,21 @@ def _reason(error: aiohttp.ClientConnectorError | aiohttp.ClientHttpProxyError) 
     return error.os_error.strerror or type(error).__name__
 
 
-def _session_of(context: ssl.SSLContext) -> Callable[[], aiohttp.ClientSession]:
-    """Called once, within the event loop, by the first request."""
-
-    def session() -> aiohttp.ClientSession:
-        connector = aiohttp.TCPConnector(
-            limit=0,  # `max_in_flight` is the limit, and its queue is the one to wait in
-            keepalive_timeout=_KEEP_ALIVE_S,
-            ssl=context,
-            socket_factory=_opened,
-        )
-        return aiohttp.ClientSession(
-            connector=connector,
-            cookie_jar=aiohttp.DummyCookieJar(),
-            skip_auto_headers=_NO_DEFAULTS,
-            max_line_size=_MAX_HEADER_BYTES,
-            max_field_size=_MAX_HEADER_BYTES,
-        )
-
-    return session
+def _session_of(context: ssl.SSLContext) -> aiohttp.ClientSession:
+    connector = aiohttp.TCPConnector(
+        limit=0,  # `max_in_flight` is the limit, and its queue is the one to wait in
+        keepalive_timeout=_KEEP_ALIVE_S,
+        ssl=context,
+        socket_factory=_opened,
+    )
+    return aiohttp.ClientSession(
+        connector=connector,
+        cookie_jar=aiohttp.DummyCookieJar(),
+        skip_auto_headers=_NO_DEFAULTS,
+        auto_decompress=False,
+        max_line_size=_MAX_HEADER_BYTES,
+        max_field_size=_MAX_HEADER_BYTES,
+    )
 
 
 def _opened(address: tuple[object, ...]) -> socket.socket:
@@ -138,18 +183,31 @@ def _opened(address: tuple[object, ...]) -> socket.socket:
     return socket.socket(family, kind, protocol)
 
 
-def _proxy_for(url: httpx.URL) -> httpx.Proxy | None:
+def _text(raw: bytes) -> str:
+    """As aiohttp takes it, which sends UTF-8."""
+    try:
+        return raw.decode()
+    except UnicodeDecodeError:
+        return raw.decode("latin-1")
+
+
+class _Proxy(msgspec.Struct, frozen=True, kw_only=True):
+    url: str | None = None
+    headers: dict[str, str] | None = None
+
+
+def _proxy_for(url: httpx.URL) -> _Proxy:
     if urllib.request.proxy_bypass(url.host):
-        return None
+        return _Proxy()
     address = urllib.request.getproxies().get(url.scheme)
     if not address:
-        return None
+        return _Proxy()
     proxy = httpx.URL(address)
     if not proxy.userinfo:
-        return httpx.Proxy(proxy)
-    # As a header, because the transport's own way is a deprecated one of aiohttp's.
+        return _Proxy(url=str(proxy))
+    # As a header, because aiohttp's own way is a deprecated one.
     credential = base64.b64encode(f"{proxy.username}:{proxy.password}".encode()).decode()
-    return httpx.Proxy(
-        proxy.copy_with(username=None, password=None),
+    return _Proxy(
+        url=str(proxy.copy_with(username=None, password=None)),
         headers={"proxy-authorization": f"Basic {credential}"},
     )

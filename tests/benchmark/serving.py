@@ -167,7 +167,7 @@ def main() -> None:
 def describe() -> None:
     versions = ", ".join(
         f"{name} {importlib.metadata.version(name)}"
-        for name in ("rejoinder", "litestar", "uvicorn", "uvloop", "httpx-aiohttp", "msgspec")
+        for name in ("rejoinder", "litestar", "uvicorn", "uvloop", "aiohttp", "msgspec")
     )
     machine = platform.processor() or platform.machine()
     print(f"{machine}, {os.cpu_count()} cores, Python {platform.python_version()}; {versions}")
