@@ -162,7 +162,7 @@ def test_a_shadowed_tier_hardly_ever_serves_too_many_wrong_hits():
     """200 runs with a judge that errs 3 %: at most 5 % of them may go wrong. (The benchmark has
     more hits and each label's decision.)"""
     rng = random.Random(11)
-    traffic = Traffic(wrong=lambda _: 0.012, error=0.03, audit=0.2)
+    traffic = Traffic(wrong=lambda *_: 0.012, error=0.03, audit=0.2)
     runs = [simulate(traffic, SHADOW, rng, num_hits=800) for _ in range(200)]
     assert sum(run.share > SHADOW.max_error for run in runs) <= 10
 
@@ -170,7 +170,7 @@ def test_a_shadowed_tier_hardly_ever_serves_too_many_wrong_hits():
 def test_a_shadowed_tier_whose_hits_are_right_begins_to_serve_and_stops_when_they_are_not():
     """Else the test before would pass with a tier that never serves."""
     rng = random.Random(15)
-    traffic = Traffic(wrong=lambda n: 0.002 if n < 4000 else 0.05, error=0.03, audit=0.2)
+    traffic = Traffic(wrong=lambda n, _: 0.002 if n < 4000 else 0.05, error=0.03, audit=0.2)
     runs = [simulate(traffic, SHADOW, rng, num_hits=8000, look_every=50) for _ in range(12)]
     opened = [run for run in runs if run.served]
     assert len(opened) >= 6
@@ -180,7 +180,7 @@ def test_a_shadowed_tier_whose_hits_are_right_begins_to_serve_and_stops_when_the
 
 def test_an_open_tier_closes_within_300_labels_when_one_in_twenty_is_wrong():
     rng = random.Random(12)
-    traffic = Traffic(wrong=lambda _: 0.05)
+    traffic = Traffic(wrong=lambda *_: 0.05)
     runs = [simulate(traffic, OPEN, rng, num_hits=300, until_change=True) for _ in range(400)]
     closed = sum(not run.changes[-1][1].serves for run in runs if run.changes)
     assert closed >= 380
@@ -188,14 +188,30 @@ def test_an_open_tier_closes_within_300_labels_when_one_in_twenty_is_wrong():
 
 def test_an_open_tier_whose_hits_are_right_stays_open():
     rng = random.Random(13)
-    traffic = Traffic(wrong=lambda _: 0.002, error=0.03)
+    traffic = Traffic(wrong=lambda *_: 0.002, error=0.03)
     runs = [simulate(traffic, OPEN, rng, num_hits=1000, until_change=True) for _ in range(100)]
     assert sum(not run.changes[-1][1].serves for run in runs if run.changes) <= 5
 
 
+def test_a_tier_whose_nearly_refused_hits_are_wrong_keeps_the_others_and_regains_them_all():
+    rng = random.Random(16)
+    traffic = Traffic(
+        beyond=lambda rng: rng.uniform(0, 0.09),
+        wrong=lambda number, beyond: 0.2 if beyond < 0.02 and number < 1500 else 0.0,
+        error=0.03,
+    )
+    runs = [simulate(traffic, OPEN, rng, num_hits=4500) for _ in range(8)]
+    for run in runs:
+        while_wrong, mended = run.told[500:1500], run.told[3500:]
+        assert {one.state for one in while_wrong} == {"tightened"}
+        assert sum(one.served for one in while_wrong) > 500
+        assert sum(one.served and one.is_wrong for one in while_wrong) < 10
+        assert {one.state for one in mended} == {"open"}
+
+
 def test_a_tier_follows_its_upstream_down_and_up_again():
     rng = random.Random(14)
-    traffic = Traffic(wrong=lambda number: 0.2 if 500 <= number < 1500 else 0.0)
+    traffic = Traffic(wrong=lambda number, _: 0.2 if 500 <= number < 1500 else 0.0)
     run = simulate(traffic, OPEN, rng, num_hits=6000)
     serving = [now.serves for _, now in run.changes]
     assert serving[-1], "open again"
