@@ -73,8 +73,8 @@ def _computed(model: Model, layout: PageLayout, chunks: Sequence[Chunk]) -> Page
     """Pages 0 … of a new pool, with what the chunks wrote."""
     pool = PagePool(layout, sum(len(chunk.pages) for chunk in chunks), device=model.device)
     batch = build_batch(chunks, page_tokens=layout.page_tokens)
-    # The output layer, too, is to see more than one token.
-    all_rows = torch.arange(len(batch.token_ids))
-    batch = msgspec.structs.replace(batch, sampled_rows=all_rows)
+    if model.int8_layers:  # of which the output layer is one: it is to see more than one token
+        all_rows = torch.arange(len(batch.token_ids))
+        batch = msgspec.structs.replace(batch, sampled_rows=all_rows)
     model.compute(batch.on(model.device), pool)  # no graph: no other step looks like it
     return pool

@@ -13,6 +13,8 @@ import msgspec
 import pytest
 import torch
 from enginekit import reference_paths
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from prose import BRIDGE, LIGHTHOUSE, MARKET
 
 from engine.batch import Chunk, build_batch
@@ -89,6 +91,43 @@ def _check(
             return at
         assert logits[at].argmax() == token_id, at
     return len(greedy)
+
+
+# Ids computed once by SentencePiece itself from the same pieces and scores.
+@pytest.mark.parametrize(
+    ("text", "ids"),
+    [
+        ("Hello world", [2, 9259, 1902]),
+        ("a\n\n6 123", [2, 236746, 108, 236825, 236743, 236770, 236778, 236800]),
+        (" two  spaces", [2, 1156, 138, 35220]),
+        ("灯塔 🚀", [2, 239785, 240019, 236743, 242015]),
+        ("def f(x):\n\treturn x", [2, 2063, 517, 236769, 236781, 1473, 107, 255968, 2060, 1123]),
+    ],
+)
+def test_gemma_spells_as_the_reference(tokenizer: Tokenizer, text: str, ids: list[int]) -> None:
+    assert tokenizer.encode(text) == ids
+
+
+def test_runs_of_blank_lines_spaces_and_tags_are_tokens_of_gemma(tokenizer: Tokenizer) -> None:
+    names = [tokenizer.name(i) for i in tokenizer.encode("<td>a\n\n\nb    c")]
+    assert names == ["<bos>", "<td>", "a", "\n\n\n", "b", "    ", "c"]
+
+
+@given(st.text(st.characters(exclude_categories=["Cs"], exclude_characters="▁")))
+@settings(max_examples=100)
+def test_text_survives_the_way_through_gemma_and_back(tokenizer: Tokenizer, text: str) -> None:
+    ids = tokenizer.encode_plain(text)
+    detokeniser = tokenizer.detokeniser()
+    assert "".join(map(detokeniser.push, ids)) + detokeniser.close() == text
+    assert not tokenizer.vocabulary.controls.intersection(ids)
+
+
+def test_no_space_is_put_behind_control_tokens(tokenizer: Tokenizer) -> None:
+    assert not tokenizer.spaces_after_controls
+    detokeniser = tokenizer.detokeniser(after=2)
+    assert (
+        "".join(map(detokeniser.push, tokenizer.encode_plain(" a"))) + detokeniser.close() == " a"
+    )
 
 
 @pytest.mark.parametrize("prompt", OWN)

