@@ -179,7 +179,8 @@ class Listener:
         self.position = 0
         """Number of the frame that is read next."""
         self._flight = flight
-        self._news = asyncio.Event()
+        self._news: asyncio.Future[None] | None = None
+        """Waited for; None while nobody waits."""
         self._left = False
         self._too_slow = False
         self._read_bytes = 0
@@ -193,13 +194,14 @@ class Listener:
 
     def wake(self) -> None:
         """Something of the flight changed."""
-        self._news.set()
+        if self._news is not None and not self._news.done():
+            self._news.set_result(None)
 
     def leave(self) -> None:
         """The client is gone, or has its answer. Idempotent; a waiting method raises ClientLeft."""
         if not self._left:
             self._left = True
-            self._news.set()
+            self.wake()
             if self._silence is not None:
                 self._silence.cancel()
             self._flight.forget(self)
@@ -241,7 +243,7 @@ class Listener:
             if self.position < flight.tape.end:
                 news = flight.tape.read(self.position, max_bytes=_PIECE_BYTES)
                 self.position += len(news)
-                self._read_bytes += sum([len(frame.data) for frame in news])
+                self._read_bytes = flight.tape.bytes_before(self.position)
                 flight.noticed()
                 yield news
             elif flight.ending is not None:
@@ -254,9 +256,13 @@ class Listener:
     async def _wait(self) -> bool:
         """Wait for news. False: there are none, but the silence has become long."""
         if not self._left:
-            self._news.clear()
-            self._waiting_since_s = asyncio.get_running_loop().time()
-            await self._news.wait()
+            loop = asyncio.get_running_loop()
+            self._waiting_since_s = loop.time()
+            self._news = loop.create_future()
+            try:
+                await self._news
+            finally:
+                self._news = None
         if self._left:
             raise self._gone()
         is_news = self._waiting_since_s is not None
@@ -267,9 +273,10 @@ class Listener:
         """One timer a stream that looks now and then, not one a frame."""
         loop = asyncio.get_running_loop()
         since_s = self._waiting_since_s
-        if since_s is not None and not self._news.is_set() and loop.time() - since_s >= silence_s:
+        is_waiting = self._news is not None and not self._news.done()
+        if since_s is not None and is_waiting and loop.time() - since_s >= silence_s:
             self._waiting_since_s = None
-            self._news.set()
+            self.wake()
         self._silence = loop.call_later(silence_s / 2, self._watch, silence_s)
 
     def _gone(self) -> ClientLeft | UpstreamBroken:

@@ -65,19 +65,19 @@ class ChunkGrammar:
             return Discarded(reason="a chunk does not have the form of one")
         if len(chunks) != len(frames) or not is_readable(joined):
             return Discarded(reason="a chunk does not have the form of one")
+        told = zip(chunks, frames, strict=True)
+        if any(chunk.choices is None and not _members(frame) for chunk, frame in told):
+            return Discarded(reason="a chunk is empty")
+        choices = [choice for chunk in chunks for choice in chunk.choices or ()]
+        if _has_no_delta(choices):
+            return Discarded(reason="a chunk has a message and no delta")
         finishing = Finishing(self._num_choices)
-        model = ""
-        has_tool_calls = False
-        for chunk, frame in zip(chunks, frames, strict=True):
-            if chunk.choices is None and not _members(frame):
-                return Discarded(reason="a chunk is empty")
-            choices = chunk.choices or ()
-            if _has_no_delta(choices):
-                return Discarded(reason="a chunk has a message and no delta")
-            model = model or chunk.model or ""
-            finishing.add(choices)
-            has_tool_calls = has_tool_calls or _calls_tools(choices)
-        return finishing.judged(usage=self._usage, model=model, has_tool_calls=has_tool_calls)
+        for chunk in chunks:
+            finishing.add(chunk.choices or ())
+        model = next((chunk.model for chunk in chunks if chunk.model), "")
+        return finishing.judged(
+            usage=self._usage, model=model, has_tool_calls=_calls_tools(choices)
+        )
 
     def _read_odd(self, frame: bytes) -> tuple[Frame, ...]:
         if frame == DONE_FRAME:

@@ -149,7 +149,10 @@ class StreamRecorder:
             whole = _in_one_spelling(whole)
         frames = self._grammar.read(whole)
         for frame in frames:
-            self._note(frame)
+            if frame.kind is FrameKind.CONTENT:  # nearly all
+                self._keep(frame.bare)
+            else:
+                self._note(frame)
         return frames
 
     def _note(self, frame: Frame) -> Frame:

@@ -6,12 +6,15 @@ from typing import Any
 _MAX_HELD_BYTES = 64 * 2**10
 """More is written at once, so that the transport beneath can say when it has too much."""
 
+_HEAD = b"HTTP/"
+
 
 class Corked:
     """Head and body of an answer come in two writes, each a system call that also wakes the client.
 
-    What is written is held until the event loop's next turn, then written at once. All else goes to
-    the transport beneath, after what is held.
+    A head, and what is written after it, is held until the event loop's next turn, then written at
+    once. A piece of a stream by itself is not: there is nothing to wait for, and it costs a turn.
+    All else goes to the transport beneath, after what is held.
     """
 
     __slots__ = ("_held", "_held_bytes", "_loop", "_transport")
@@ -23,8 +26,11 @@ class Corked:
         self._held_bytes = 0
 
     def write(self, data: bytes) -> None:
-        """As `asyncio.WriteTransport.write`, a moment later."""
+        """As `asyncio.WriteTransport.write`, perhaps a moment later."""
         if not self._held:
+            if not data.startswith(_HEAD):
+                self._transport.write(data)
+                return
             self._loop.call_soon(self.flush)
         self._held.append(data)
         self._held_bytes += len(data)

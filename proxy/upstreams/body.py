@@ -2,7 +2,7 @@
 
 from abc import abstractmethod
 from collections import deque
-from collections.abc import AsyncGenerator, Callable, Iterable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
 from types import TracebackType
 from typing import Any
 
@@ -76,9 +76,9 @@ class Held(Body):
         finally:
             self._over()
 
-    async def _next(self) -> bytes:
+    def _next(self) -> Awaitable[bytes]:
         """The next piece that nobody holds yet."""
-        return await self._rest.__anext__()
+        return self._rest.__anext__()
 
     def _over(self) -> None:
         on_end, self.on_end = self.on_end, None

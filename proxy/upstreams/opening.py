@@ -7,6 +7,7 @@ Until then the request can still go to another upstream, or get a real status.
 
 import asyncio
 import json
+from collections.abc import Awaitable
 from typing import Any
 
 import msgspec
@@ -150,10 +151,11 @@ class _Opening(Held):
                 task.exception()  # seen: whatever it was, nobody reads this body any more
         await super().aclose()
 
-    async def _next(self) -> bytes:
-        if self._read is None:
-            return await self._rest.__anext__()
+    def _next(self) -> Awaitable[bytes]:
         task, self._read = self._read, None
+        return self._rest.__anext__() if task is None else self._read_by(task)
+
+    async def _read_by(self, task: asyncio.Task[bytes]) -> bytes:
         chunk = await task
         if not chunk:
             raise StopAsyncIteration

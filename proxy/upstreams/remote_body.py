@@ -32,7 +32,10 @@ class RemoteBody(Body):
         if self._closed:
             raise StopAsyncIteration
         try:
-            chunk = await self._read()
+            if self._decoder is None:
+                chunk = await self._watchdog.wait(self._incoming.read())
+            else:
+                chunk = await self._decoded(self._decoder)
         except (*FAULTS, zlib.error) as error:
             await self._release()
             raise fault(error, upstream=self._upstream, began=self._began) from None
@@ -63,11 +66,8 @@ class RemoteBody(Body):
         except (StopAsyncIteration, UpstreamError, TimeoutError):
             return
 
-    async def _read(self) -> bytes:
+    async def _decoded(self, decoder: Decoder) -> bytes:
         """Empty at the end."""
-        decoder = self._decoder
-        if decoder is None:
-            return await self._watchdog.wait(self._incoming.read())
         while not decoder.is_over:
             piece = decoder.feed(await self._watchdog.wait(self._incoming.read()))
             if piece:

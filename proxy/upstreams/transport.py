@@ -8,7 +8,7 @@ import contextvars
 import socket
 import ssl
 import urllib.request
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Awaitable, Iterable
 
 import aiohttp
 import httpx
@@ -55,9 +55,9 @@ class Incoming:
         self.headers = [(name.lower(), value) for name, value in response.raw_headers]
         """As the server sent them, names in lower case."""
 
-    async def read(self) -> bytes:
+    def read(self) -> Awaitable[bytes]:
         """What has come of the body, once something has; empty at its end. Raises FAULTS."""
-        return await self._response.content.readany()
+        return self._response.content.readany()
 
     async def release(self) -> None:
         """Give the connection back where all was read, else close it."""

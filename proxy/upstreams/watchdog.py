@@ -18,15 +18,15 @@ class Watchdog:
     costs no timer.
     """
 
-    __slots__ = ("_cancelling", "_due_at", "_loop", "_overdue", "_phase", "_started_at", "_task",
-                 "_timeout", "_timer", "_upstream")  # fmt: skip
+    __slots__ = ("_cancelling", "_loop", "_overdue", "_phase", "_started_at", "_task", "_timeout",
+                 "_timer", "_upstream", "_waiting_since")  # fmt: skip
 
     def __init__(self, timeout: Timeout, *, upstream: str) -> None:
         self._loop = asyncio.get_running_loop()
         self._timeout = timeout
         self._upstream = upstream
         self._started_at = self._loop.time()
-        self._due_at = 0.0
+        self._waiting_since = 0.0
         self._phase = "first_byte"
         self._overdue = ""
         self._task: asyncio.Task[object] | None = None  # the one that waits
@@ -49,6 +49,8 @@ class Watchdog:
     def began(self) -> None:
         """The first byte of the body has come."""
         self._phase = "idle"
+        if self._timer is not None and self._timer.when() > self._loop.time() + self._timeout.idle:
+            self.close()  # the next wait may be due sooner, and arms it again
 
     def close(self) -> None:
         """The exchange is over. Idempotent."""
@@ -57,29 +59,28 @@ class Watchdog:
             self._timer = None
 
     def _enter(self) -> None:
-        self._task = asyncio.current_task()
-        assert self._task is not None
-        self._cancelling = self._task.cancelling()
-        total_at = self._started_at + self._timeout.total
+        task = self._task = asyncio.current_task()
+        assert task is not None
+        self._cancelling = task.cancelling()
+        self._waiting_since = self._loop.time()
+        if self._timer is None:
+            self._timer = self._loop.call_at(self._due_at(), self._check)
+
+    def _due_at(self) -> float:
+        """Of the wait under way. Of two waits of one phase, the later is due later."""
         if self._phase == "idle":
-            due_at = self._loop.time() + self._timeout.idle
+            due_at = self._waiting_since + self._timeout.idle
         else:
             due_at = self._started_at + self._timeout.first_byte
-        self._due_at = min(due_at, total_at)
-        if self._timer is None or self._timer.when() > self._due_at:
-            self._arm()
-
-    def _arm(self) -> None:
-        self.close()
-        self._timer = self._loop.call_at(self._due_at, self._check)
+        return min(due_at, self._started_at + self._timeout.total)
 
     def _check(self) -> None:
         self._timer = None
         if self._task is None:
             return  # nobody waits; the next wait arms it again
-        now = self._loop.time()
-        if now < self._due_at:
-            self._arm()
+        now, due_at = self._loop.time(), self._due_at()
+        if now < due_at:
+            self._timer = self._loop.call_at(due_at, self._check)
             return
         is_total = now >= self._started_at + self._timeout.total
         self._overdue = "total" if is_total else self._phase

@@ -32,14 +32,14 @@ async def corked(beneath):
 
 
 async def test_writes_of_one_moment_go_out_together_at_the_next(beneath, corked):
-    corked.write(b"head")
+    corked.write(b"HTTP/1.1 200")
     corked.write(b"body")
     assert beneath.told == []
     await asyncio.sleep(0)
-    assert beneath.told == [b"headbody"]
+    assert beneath.told == [b"HTTP/1.1 200body"]
     corked.write(b"more")
     await asyncio.sleep(0)
-    assert beneath.told == [b"headbody", b"more"]
+    assert beneath.told == [b"HTTP/1.1 200body", b"more"]
 
 
 async def test_closing_writes_first(beneath, corked):
