@@ -29,7 +29,6 @@ from proxy.kept import Kept
 from proxy.meters import Meters, OwnMeters
 from proxy.metrics import Metrics
 from proxy.observing.desk import Desk
-from proxy.observing.hitrate import hit_rate
 from proxy.observing.sizes import Sizes
 from proxy.processes.background import Background
 from proxy.processes.counts import HELD_BYTES, Counts, servers_of, total_of
@@ -242,7 +241,7 @@ class Proxy:
 
     async def _stats(self) -> dict[str, Any]:
         counts = (await self.peers.ask(Count())).counts
-        requests = await self._metrics.read(self._metrics.by_outcome)
+        so_far = await self._sample(time.time())
         return {
             "store": await self._store.stats(),
             "semantic": self._cache.semantic.stats(),
@@ -251,8 +250,9 @@ class Proxy:
             "in_flight": sum(one.in_flight for one in counts),
             "waiting": sum(one.waiting for one in counts),
             "held_bytes": int(total_of(counts, HELD_BYTES)),
-            "requests": requests,
-            "hit_rate": hit_rate(requests),
+            "requests": so_far.requests,
+            "hit_rate": so_far.hit_rate,
+            "saved": so_far.saved,
             "upstreams": servers_of(counts),
             "engines": await self._kept.figures(),
             "reload": self.health.reloaded(),

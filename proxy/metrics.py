@@ -180,16 +180,6 @@ class Metrics:
             return self._counters()
         return [metric for metric in self.registry.collect() if metric.type != "gauge"]
 
-    def by_outcome(self) -> dict[str, int]:
-        """Requests so far by outcome, of all processes together."""
-        counts: dict[str, int] = {}
-        for metric in self._counters():
-            for sample in metric.samples:
-                if sample.name == "rejoinder_requests_total":
-                    outcome = sample.labels["outcome"]
-                    counts[outcome] = counts.get(outcome, 0) + int(sample.value)
-        return counts
-
     def gauges(self) -> tuple[Gauge, ...]:
         """What is watched, as it is now in this process."""
         return tuple(
@@ -218,8 +208,6 @@ class Metrics:
         return what() if self._folder is None else await asyncio.to_thread(what)
 
     def _counters(self) -> Iterable[Metric]:
-        if self._folder is None:
-            return self.requests.collect()
         # The library has no types here.
         collector = MultiProcessCollector(None, path=self._folder)  # type: ignore[no-untyped-call]  # the library left it untyped
         shared: Iterable[Metric] = collector.collect()  # type: ignore[no-untyped-call]  # the library left it untyped

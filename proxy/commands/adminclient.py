@@ -17,6 +17,7 @@ T = TypeVar("T")
 
 _TIMEOUT_S = 60.0
 _UNIX = "unix:"
+_ADMIN_PORT = "its admin port (--admin or REJOINDER_ADMIN names it)"
 
 
 class AdminClient:
@@ -38,6 +39,7 @@ class AdminClient:
                 transport=transport,
                 headers=headers,
                 timeout=_TIMEOUT_S,
+                limits=httpx.Limits(max_keepalive_connections=0),  # nobody closes it
                 trust_env=False,
             )
         except (httpx.InvalidURL, ValueError) as error:
@@ -119,7 +121,10 @@ class AdminClient:
         try:
             return msgspec.json.decode(body, type=kind)
         except msgspec.MsgspecError as error:
-            message = f"{self._connection.admin} did not answer as an admin port does: {error}"
+            message = (
+                f"{self._connection.admin} did not answer as an admin port does: {error};"
+                f" is this {_ADMIN_PORT}?"
+            )
             raise CommandFailed(message) from None
 
     def _ask(
@@ -160,7 +165,7 @@ def _refusal(tried: str, answer: httpx.Response) -> CommandFailed:
 
 def _reason(error: Exception) -> str:
     if isinstance(error, httpx.ConnectError):
-        return f"cannot connect ({error}); does the server run, and is this its admin port?"
+        return f"cannot connect ({error}); does the server run, and is this {_ADMIN_PORT}?"
     return str(error) or type(error).__name__
 
 
@@ -168,7 +173,7 @@ def _message(answer: httpx.Response) -> str:
     try:
         message = msgspec.json.decode(answer.content, type=ErrorBody).error.message
     except msgspec.MsgspecError:
-        message = "not in the words of an admin port; is this the right address?"
+        message = f"not in the words of an admin port; is this {_ADMIN_PORT}?"
     if answer.status_code in (401, 403):
         message += " (--token or REJOINDER_ADMIN_TOKEN gives the admin token)"
     return message

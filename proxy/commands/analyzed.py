@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from proxy.analyzing.report import Gain, Measured, Near, PolicyReport, Report, Trial
-from proxy.commands.output import count, one_line
+from proxy.commands.output import count, money, one_line
 
 _LONGEST = 70
 _MAX_REASONS = 8
@@ -40,7 +40,7 @@ def _policy_lines(one: PolicyReport) -> Iterator[str]:
         yield f"    {number:>8,}  {reason}"
     yield f"  tokens saved   {one.input_tokens_saved:,} + {one.output_tokens_saved:,}"
     for currency, amount in one.money_saved.items():
-        yield f"  money saved    {amount:,.4f} {currency}"
+        yield f"  money saved    {money(amount)} {currency}"
     yield from map(_doubtful_line, one.doubtful)
     yield from map(_gain_line, one.gains)
     for trial in one.trials:

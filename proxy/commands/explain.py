@@ -46,10 +46,13 @@ def explain(
     path
         The endpoint below /v1 of a file with a body.
     api_key
-        The client's key: which answers may be shared depends on it.
+        The client's key: which answers may be shared depends on it. Beside an id: only if the
+        request came with this key; that of the environment is not meant there.
     as_json
         Print the server's JSON instead.
     """
+    import os
+
     import msgspec
 
     from proxy.commands.adminclient import AdminClient
@@ -58,9 +61,10 @@ def explain(
 
     client = AdminClient(connection)
     keyed = {"authorization": f"Bearer {api_key}"} if api_key and tenant is None else {}
-    asked = _asked(what, tenant=tenant, path=path, headers=keyed)
+    named = {} if api_key == os.environ.get("OPENAI_API_KEY") else keyed
+    asked = _asked(what, tenant=tenant, path=path, headers=keyed, beside_id=named)
     if other is not None:
-        asked["other"] = _asked(other, tenant=tenant, path=path, headers=keyed)
+        asked["other"] = _asked(other, tenant=tenant, path=path, headers=keyed, beside_id=named)
     body = client.explain(msgspec.json.encode(asked))
     if as_json:
         print_json(body)
@@ -73,7 +77,14 @@ def explain(
     return OK
 
 
-def _asked(what: str, *, tenant: str | None, path: str, headers: dict[str, str]) -> dict[str, Any]:
+def _asked(
+    what: str,
+    *,
+    tenant: str | None,
+    path: str,
+    headers: dict[str, str],
+    beside_id: dict[str, str],
+) -> dict[str, Any]:
     import msgspec
 
     whose: dict[str, Any] = {} if tenant is None else {"tenant": tenant}
@@ -81,7 +92,7 @@ def _asked(what: str, *, tenant: str | None, path: str, headers: dict[str, str])
     if not file.is_file():
         if file.suffix or "/" in what:
             raise CommandFailed(f"there is no file {what}", code=MISUSED)
-        return {"request_id": what, **whose}
+        return {"request_id": what, "headers": beside_id, **whose}
     try:
         body = msgspec.json.decode(file.read_bytes())
     except RecursionError:

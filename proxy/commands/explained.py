@@ -2,9 +2,17 @@
 
 from collections.abc import Iterator
 
-from proxy.commands.output import age, one_line
+from proxy.commands.output import age, count, money, one_line
 from proxy.explaining.difference import Difference
-from proxy.explaining.views import Comparison, ExactView, Explanation, NearView, TierView
+from proxy.explaining.views import (
+    Comparison,
+    EntryView,
+    ExactView,
+    Explanation,
+    MovedTag,
+    NearView,
+    TierView,
+)
 
 _LONGEST = 90
 _MAX_TAGS = 12
@@ -86,12 +94,22 @@ def _exact_lines(exact: ExactView, *, now: float) -> Iterator[str]:
     if exact.entry is not None:
         old = age(now - exact.entry.created_at)
         left = "" if exact.ttl_s is None else f", {_left(exact.ttl_s)}"
-        seen = f"it has seen {exact.entry.sequence} purges of {exact.sequence}"
+        seen = f"it has seen {count(exact.entry.sequence, 'purge')} of {exact.sequence}"
         yield f"           {old} old{left}; {seen}"
     for moved in exact.moved:
         how = "softly purged" if moved.soft else "purged"
-        after = ", after that answer's request came" if moved.covers else ""
-        yield f"           {moved.tag} was {how} by purge {moved.sequence}{after}"
+        when = _when(moved, exact.entry)
+        yield f"           {moved.tag} was {how} by purge {moved.sequence}{when}"
+
+
+def _when(moved: MovedTag, entry: EntryView | None) -> str:
+    if entry is None:
+        return ""
+    if moved.covers:
+        return ", after this answer's request came"
+    if moved.sequence <= entry.sequence:
+        return ", before this answer's request came"
+    return ", which this answer does not carry"
 
 
 def _bound(tier: TierView) -> str:
@@ -102,9 +120,9 @@ def _bound(tier: TierView) -> str:
 
 def _cost_lines(one: Explanation) -> Iterator[str]:
     cost = one.cost
-    money = "" if cost.amount is None else f", {cost.amount:.6f} {cost.currency}"
+    price = "" if cost.amount is None else f", {money(cost.amount)} {cost.currency}"
     basis = "as the stored answer took" if cost.basis == "stored" else "a guess"
-    yield f"cost       {cost.input_tokens}+{cost.output_tokens} tokens{money} ({basis})"
+    yield f"cost       {cost.input_tokens}+{cost.output_tokens} tokens{price} ({basis})"
 
 
 def _left(ttl_s: float) -> str:

@@ -1,5 +1,6 @@
 """What commands print: JSON for programs, lines and tables for people."""
 
+import math
 import sys
 from collections.abc import Iterator
 from typing import Any
@@ -31,7 +32,7 @@ def print_figures(body: bytes) -> None:
     table.add_column(no_wrap=True)
     table.add_column(justify="right", overflow="fold")
     for name, value in _flat(msgspec.json.decode(body)):
-        table.add_row(name, _figure(value))
+        table.add_row(name, figure(value))
     Console(markup=False, highlight=False, emoji=False).print(table)
 
 
@@ -46,6 +47,28 @@ def age(seconds: float) -> str:
         if seconds >= length:
             return f"{seconds / length:.0f}{unit}"
     return f"{max(seconds, 0):.0f}s"
+
+
+def span(seconds: float) -> str:
+    """A time that passed: `0.4 s`, `12.0 min`, `3.5 h`."""
+    for unit, length in (("h", 3600), ("min", 60)):
+        if seconds >= 2 * length:
+            return f"{seconds / length:,.1f} {unit}"
+    return f"{seconds:.1f} s"
+
+
+def share(part: float | None) -> str:
+    """A part of a whole, in three digits: `61.2%`, `0.04%`; `-` for none."""
+    return "-" if part is None else f"{100 * part:.3g}%"
+
+
+def money(amount: float) -> str:
+    """`1,234.50`; below one, up to three digits that say something: `0.00312`, `0.04`."""
+    cents = f"{amount:,.2f}"
+    if not 0 < abs(amount) < 1:
+        return cents
+    digits = f"{amount:.{2 - math.floor(math.log10(abs(amount)))}f}".rstrip("0")
+    return max(cents, digits, key=len)
 
 
 def size(num_bytes: int) -> str:
@@ -75,7 +98,8 @@ def _flat(value: Any, name: str = "") -> Iterator[tuple[str, Any]]:
         yield from _flat(child, f"{name}.{key}" if name else str(key))
 
 
-def _figure(value: Any) -> str:
+def figure(value: Any) -> str:
+    """A value of JSON without objects in it: `1,234`, `0.25`, `yes`, `-` for null."""
     if isinstance(value, bool) or value is None:
         return {True: "yes", False: "no", None: "-"}[value]
     if isinstance(value, int):
@@ -83,5 +107,5 @@ def _figure(value: Any) -> str:
     if isinstance(value, float):
         return f"{value:,.4g}" if abs(value) < 1000 else f"{value:,.0f}"
     if isinstance(value, list):
-        return ", ".join(_figure(item) for item in value) or "-"
+        return ", ".join(figure(item) for item in value) or "-"
     return one_line(str(value), longest=500)

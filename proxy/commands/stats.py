@@ -1,12 +1,12 @@
 """`rejoinder stats`: how the cache does."""
 
-from typing import Annotated
+from typing import Annotated, Any
 
 from cyclopts import Parameter
 
 from proxy.commands.connection import LOCAL, Connection
 from proxy.commands.failure import OK
-from proxy.commands.output import print_figures, print_json
+from proxy.commands.output import print_json, print_line
 
 
 def stats(
@@ -14,7 +14,7 @@ def stats(
     as_json: Annotated[bool, Parameter(name="--json")] = False,
     connection: Connection = LOCAL,
 ) -> int:
-    """Show how many requests were answered from where, and what the cache holds.
+    """Show how many requests were answered from where, what that saved, and what the cache holds.
 
     **Examples**
 
@@ -28,7 +28,13 @@ def stats(
         Print the server's JSON instead.
     """
     from proxy.commands.adminclient import AdminClient
+    from proxy.commands.grouped import stats_lines
 
-    body = AdminClient(connection).stats()
-    (print_json if as_json else print_figures)(body)
+    client = AdminClient(connection)
+    body = client.stats()
+    if as_json:
+        print_json(body)
+    else:
+        for line in stats_lines(client.decoded(body, dict[str, Any])):
+            print_line(line)
     return OK

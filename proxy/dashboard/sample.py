@@ -2,11 +2,12 @@
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
+from typing import Any
 
 import msgspec
 from prometheus_client import Metric
 
-from proxy.observing.hitrate import HITS
+from proxy.observing.hitrate import HITS, hit_rate
 
 
 class Buckets(msgspec.Struct, frozen=True, kw_only=True):
@@ -36,6 +37,17 @@ class Sample(msgspec.Struct, frozen=True, kw_only=True):
     """By currency of the price table."""
     seconds_saved: float = 0.0
     """By how much sooner answers from the cache began than they had taken to be made."""
+
+    @property
+    def hit_rate(self) -> float | None:
+        """See `proxy.observing.hitrate`."""
+        return hit_rate(self.requests)
+
+    @property
+    def saved(self) -> dict[str, Any]:
+        """For people."""
+        money = dict(self.money_saved)
+        return {"tokens": self.tokens_saved, "seconds": self.seconds_saved, "money": money}
 
 
 def sample_of(totals: Iterable[Metric], *, at: float) -> Sample:

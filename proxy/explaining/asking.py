@@ -17,7 +17,7 @@ from proxy.receiving import Receiver
 from proxy.recollection import Recollection, call_of
 from proxy.request.wire import surface_of
 from proxy.seen import Seen
-from proxy.tenants import ANONYMOUS, Identity
+from proxy.tenants import ANONYMOUS, CREDENTIAL_HEADERS, Identity
 
 
 class Asked(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -29,7 +29,8 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     path: str = Surface.CHAT.value
     """Below `/v1`."""
     headers: dict[str, str] = {}
-    """The client's; a credential among them says whose request it is."""
+    """The client's; a credential among them says whose request it is; of an id: only if it came
+    with this one."""
     tenant: str | None = None
     """Whose request it is, where no credential says it; of an id: only if it is this one's."""
     credential_id: str = ""
@@ -90,19 +91,16 @@ class Asking:
             return None
 
     def _call(self, told: Told) -> Call:
+        asked, headers = told.asked, _lines(told.asked.headers)
         if told.recollection is not None:
+            self._check_key(asked, headers, told.recollection.caller)
             return call_of(told.recollection)
-        asked = told.asked
         if isinstance(asked.request, UnsetType):
             raise ClientError(400, "Give a request, or the id of one.", param="request")
         path = "/" + asked.path.removeprefix("/v1").lstrip("/")
         surface = surface_of(path)
         if surface is None:
             raise ClientError(400, f"{path[:80]!r} is not a path whose answers are cached.")
-        headers: Headers = tuple(
-            (name.lower().encode("latin-1", "replace"), value.encode("latin-1", "replace"))
-            for name, value in asked.headers.items()
-        )
         call = self._receiver.decode(
             surface,
             path,
@@ -117,6 +115,14 @@ class Asking:
             call = msgspec.structs.replace(call, directives=asked.directives)
         self._check(call, asked)
         return call
+
+    def _check_key(self, asked: Asked, headers: Headers, caller: Caller) -> None:
+        """A key beside an id says whose request is meant."""
+        if not any(name in CREDENTIAL_HEADERS for name, _ in headers):
+            return
+        if self._admitted(headers).caller != caller:
+            message = f"The request {asked.request_id[:200]} did not come with this key."
+            raise ClientError(404, message, param="headers", code="not_found")
 
     def _check(self, call: Call, asked: Asked) -> None:
         """A tenant's name alone does not tell which of its answers are this caller's."""
@@ -134,8 +140,18 @@ class Asking:
         if asked.tenant is not None:
             caller = Caller(tenant=asked.tenant, credential_id=asked.credential_id)
             return Identity(caller=caller, credential=None)
+        return self._admitted(headers)
+
+    def _admitted(self, headers: Headers) -> Identity:
         try:
             return self._receiver.admit(headers)
         except ClientError as error:
             message = f"Whose request is it? Give a tenant, or headers with a key: {error.message}"
             raise ClientError(400, message, param="tenant") from None
+
+
+def _lines(headers: dict[str, str]) -> Headers:
+    return tuple(
+        (name.lower().encode("latin-1", "replace"), value.encode("latin-1", "replace"))
+        for name, value in headers.items()
+    )

@@ -1,7 +1,6 @@
-"""The command line as a process, against an admin port on loopback."""
+"""The command line, against an admin port on loopback."""
 
 import json
-import os
 import subprocess
 import sys
 import threading
@@ -11,6 +10,7 @@ from socketserver import ThreadingUnixStreamServer
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
+from commandline import run_command
 
 ROOT = Path(__file__).parents[2]
 KEY = "ab" * 32
@@ -88,13 +88,16 @@ def admin():
 
 
 def rejoinder(*arguments, **environ):
-    kept = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
+    return run_command(*arguments, environ=environ)
+
+
+def rejoinder_alone(*arguments):
+    """As a process of its own, whose end closes what a library leaves open."""
     return subprocess.run(
-        [sys.executable, "-m", "proxy.cli", *map(str, arguments)],
+        [sys.executable, "-m", "proxy.cli", *arguments],
         capture_output=True,
         text=True,
         cwd=ROOT,
-        env={**kept, "COLUMNS": "100", **environ},
         timeout=120,
         check=False,
     )
@@ -174,14 +177,48 @@ def test_a_purge_of_nothing_is_a_mistake_and_asks_nobody(admin):
 
 
 def test_stats_are_a_table_for_people_and_json_for_programs(admin):
-    figures = {"requests": {"exact": 12345, "miss": 2}, "hit_rate": 0.25, "store": None}
+    figures = {
+        "store": {"entries": 3, "memory_bytes": 2048},
+        "policies": {"standard": {"state": "open", "bound": 0.0004, "hits": 12}},
+        "in_flight": 1,
+        "requests": {"miss": 5000, "exact": 12345},
+        "hit_rate": 0.25,
+        "saved": {"tokens": 1234567, "seconds": 7300.0, "money": {"USD": 0.0031234, "EUR": 1250}},
+        "upstreams": [{"upstream": "main", "server": "http://h", "in_flight": 2}],
+        "new_to_us": {"kept": True, "gone": None},
+    }
     admin.answers["GET /cache/stats"] = (200, figures)
     done = rejoinder("stats", "--admin", admin.url, REJOINDER_ADMIN_TOKEN="from-env")
-    assert [line.split() for line in done.stdout.splitlines()] == [
-        ["requests.exact", "12,345"],
-        ["requests.miss", "2"],
-        ["hit_rate", "0.25"],
-        ["store", "-"],
+    assert done.stdout.splitlines() == [
+        "requests",
+        "  exact     12,345   71.2%",
+        "  miss       5,000   28.8%",
+        "  hit rate             25%",
+        "",
+        "saved since the start",
+        "  tokens     1,234,567",
+        "  time           2.0 h",
+        "  money    0.00312 USD",
+        "  money   1,250.00 EUR",
+        "",
+        "now",
+        "  in flight  1",
+        "",
+        "store",
+        "  entries        3",
+        "  memory   2.0 KiB",
+        "",
+        "policies: standard",
+        "  state   open",
+        "  bound  0.04%",
+        "  hits      12",
+        "",
+        "upstreams",
+        "  main http://h  in flight 2",
+        "",
+        "new_to_us",
+        "  kept  yes",
+        "  gone    -",
     ]
     assert admin.asked[0]["authorization"] == "Bearer from-env"
     assert json.loads(rejoinder("stats", "--json", "--admin", admin.url).stdout) == figures
@@ -249,7 +286,7 @@ def test_something_else_than_an_admin_port_is_told_apart(admin, answer):
     done = rejoinder("entries", "--admin", admin.url)
     assert done.returncode == 1
     assert done.stderr.count("\n") == 1
-    assert "admin port" in done.stderr
+    assert "is this its admin port (--admin or REJOINDER_ADMIN names it)?" in done.stderr
 
 
 def test_a_connection_that_is_refused_is_one_line_that_says_what_was_tried():
@@ -258,6 +295,7 @@ def test_a_connection_that_is_refused_is_one_line_that_says_what_was_tried():
     assert done.stderr.startswith(
         "rejoinder: no answer to GET http://127.0.0.1:9/cache/stats: cannot connect"
     )
+    assert "(--admin or REJOINDER_ADMIN names it)" in done.stderr
     assert done.stderr.count("\n") == 1
 
 
@@ -270,7 +308,7 @@ def test_an_address_that_is_none_is_one_line_and_trying_again_cannot_help(url):
 
 
 def test_a_socket_where_nobody_listens_is_one_line():
-    done = rejoinder("stats", "--admin", "unix:/no/such.sock")
+    done = rejoinder_alone("stats", "--admin", "unix:/no/such.sock")
     assert done.returncode == 1
     assert done.stderr.startswith("rejoinder: no answer to GET ")
 
@@ -309,7 +347,10 @@ def test_an_admin_port_on_a_unix_socket_is_reached(tmp_path):
         done = rejoinder("stats", "--admin", f"unix:{path}")
         server.shutdown()
         thread.join()
-    assert (done.returncode, done.stdout.split()) == (0, ["in_flight", "3"])
+    assert (done.returncode, done.stdout.split()) == (
+        0,
+        ["requests", "hit", "rate", "-", "now", "in", "flight", "3"],
+    )
 
 
 GATEWAY = {

@@ -2,9 +2,9 @@
 
 import asyncio
 import json
-import sys
 
 import pytest
+from commandline import run_command
 from misbehaving import serving
 from running import good, running
 
@@ -14,7 +14,7 @@ admin: {{listen: "127.0.0.1:0"}}
 upstreams:
   main: {{base_url: "{upstream}/v1"}}
 prices: {{"test-*": {{input: 2.0, output: 10.0}}}}
-tenants: {{keys: {{sk-one: acme}}}}
+tenants: {{keys: {{sk-one: acme, sk-two: zenith}}}}
 policies:
   standard: {{ttl: 1h, share: tenant}}
   own: {{ttl: 1h}}
@@ -37,13 +37,8 @@ async def p(tmp_path):
 @pytest.fixture
 def rejoinder(p):
     async def run(*arguments):
-        process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "proxy.cli", *arguments, "--admin", p.admin_url),
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
-        )
-        out, err = await process.communicate()
-        return process.returncode, out.decode(), err.decode()
+        done = await asyncio.to_thread(run_command, *arguments, "--admin", p.admin_url, environ={})
+        return done.returncode, done.stdout, done.stderr
 
     return run
 
@@ -85,7 +80,7 @@ async def test_a_file_is_explained_in_lines_that_begin_with_the_answer(p, rejoin
     await p.ask("Why?")
     _, out, _ = await rejoinder("explain", file, "--api-key", "sk-one")
     assert out.startswith("exact: ")
-    assert "cost       5+3 tokens, 0.000040 USD (as the stored answer took)" in out
+    assert "cost       5+3 tokens, 0.00004 USD (as the stored answer took)" in out
 
 
 async def test_an_id_is_explained_with_what_became_of_it(p, rejoinder):
@@ -96,9 +91,26 @@ async def test_an_id_is_explained_with_what_became_of_it(p, rejoinder):
     assert "when it came: miss (absent), status 200" in out
     code, out, _ = await rejoinder("explain", request_id, "--json")
     assert json.loads(out)["request_id"] == request_id
+    assert (await rejoinder("explain", request_id, "--api-key", "sk-one"))[0] == 0
+    code, out, err = await rejoinder("explain", request_id, "--api-key", "sk-two")
+    assert (code, out) == (1, "")
+    assert f"The request {request_id} did not come with this key." in err
     code, _, err = await rejoinder("explain", "req_unknown")
     assert code == 1
     assert "req_unknown" in err
+
+
+async def test_a_purge_is_said_to_be_before_or_after_the_answer(p, rejoinder, tmp_path):
+    file = written(tmp_path, "a.json")
+    tagged = {"headers": {"x-cache-tags": "doc:1"}}
+    await p.ask("Why?", **tagged)
+    await p.purge(tags=["doc:1"], soft=True)  # the others leave nothing behind in memory
+    _, out, _ = await rejoinder("explain", file, "--tenant", "acme")
+    assert "doc:1 was softly purged by purge 1, after this answer's request came" in out
+    await p.ask("Why?", **tagged)
+    _, out, _ = await rejoinder("explain", file, "--tenant", "acme")
+    assert "; it has seen 1 purge of 1\n" in out
+    assert "doc:1 was softly purged by purge 1, before this answer's request came" in out
 
 
 async def test_two_files_are_compared(rejoinder, tmp_path):

@@ -1,7 +1,6 @@
 """The commands against a server that `rejoinder serve` started: an answer from birth to purge."""
 
 import json
-import os
 import re
 import signal
 import subprocess
@@ -12,6 +11,7 @@ from pathlib import Path
 
 import httpx
 import pytest
+from commandline import run_command
 
 ROOT = Path(__file__).parents[2]
 CONFIG = """
@@ -92,15 +92,8 @@ def served(upstream_port, tmp_path_factory):
 @pytest.fixture
 def rejoinder(served):
     def run(*arguments, token="s3cret"):
-        return subprocess.run(
-            [sys.executable, "-m", "proxy.cli", *arguments],
-            capture_output=True,
-            text=True,
-            cwd=ROOT,
-            env={**os.environ, "REJOINDER_ADMIN": served[1], "REJOINDER_ADMIN_TOKEN": token},
-            timeout=120,
-            check=False,
-        )
+        environ = {"REJOINDER_ADMIN": served[1], "REJOINDER_ADMIN_TOKEN": token}
+        return run_command(*arguments, environ=environ)
 
     return run
 
@@ -158,7 +151,9 @@ def test_a_listing_goes_on_where_its_page_ended(served, rejoinder):
 def test_figures_are_shown(rejoinder):
     done = rejoinder("stats")
     assert done.returncode == 0
-    assert "store.entries" in done.stdout
+    assert done.stdout.startswith("requests\n")
+    assert "\nsaved since the start\n" in done.stdout
+    assert "\nstore\n  entries " in done.stdout
     assert "store" in json.loads(rejoinder("stats", "--json").stdout)
 
 

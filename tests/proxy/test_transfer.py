@@ -1,14 +1,13 @@
-"""Export, import and warm over real sockets, with the commands as processes of their own."""
+"""Export, import and warm over real sockets."""
 
 import asyncio
 import base64
 import contextlib
 import json
-import os
 import shutil
-import sys
 from dataclasses import dataclass
 
+from commandline import run_command
 from misbehaving import serving
 from running import completion, good, running
 
@@ -34,15 +33,9 @@ class Done:
 
 
 async def rejoinder(p, *arguments, token="s3cret") -> Done:
-    environ = {key: value for key, value in os.environ.items() if key != "OPENAI_API_KEY"}
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "proxy.cli", *map(str, arguments),
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-        env={**environ, "REJOINDER_ADMIN": p.admin_url, "REJOINDER_ADMIN_TOKEN": token},
-    )  # fmt: skip
-    out, err = await process.communicate()
-    return Done(process.returncode, out.decode(), err.decode())
+    environ = {"REJOINDER_ADMIN": p.admin_url, "REJOINDER_ADMIN_TOKEN": token}
+    done = await asyncio.to_thread(run_command, *arguments, environ=environ)
+    return Done(done.returncode, done.stdout, done.stderr)
 
 
 @contextlib.asynccontextmanager

@@ -88,7 +88,13 @@ function stored(one) {
       ["Purges seen", `${count(entry.sequence)} of ${count(exact.sequence)}`], ["Its tags", namedTags(entry.tags)],
     ]) : null,
     ...(exact.moved ?? []).map((moved) => el("p", {}, el("code", { class: "tag" }, moved.tag),
-      ` was ${moved.soft ? "softly purged" : "purged"} by purge ${count(moved.sequence)}${moved.covers ? ", after this answer's request came" : ""}`)));
+      ` was ${moved.soft ? "softly purged" : "purged"} by purge ${count(moved.sequence)}${when(moved, exact.entry)}`)));
+}
+
+function when(moved, entry) {
+  if (!entry) return "";
+  if (moved.covers) return ", after this answer's request came";
+  return moved.sequence <= entry.sequence ? ", before this answer's request came" : ", which this answer does not carry";
 }
 
 function nearest(one) {

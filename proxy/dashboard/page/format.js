@@ -26,9 +26,9 @@ export function seconds(value) {
   return `${short.format(value / 3600)} h`;
 }
 
-export const money = (value) => value.toLocaleString("en", {
-  minimumFractionDigits: 2, maximumFractionDigits: value < 1 ? 4 : 2,
-});
+export const money = (value) => value.toLocaleString("en", value > 0 && value < 0.01
+  ? { maximumSignificantDigits: 3 }
+  : { minimumFractionDigits: 2, maximumFractionDigits: value < 1 ? 4 : 2 });
 
 const clock = new Intl.DateTimeFormat("en-GB", { hour: "2-digit", minute: "2-digit", second: "2-digit" });
 const hour = new Intl.DateTimeFormat("en-GB", { hour: "2-digit", minute: "2-digit" });
