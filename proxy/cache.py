@@ -21,7 +21,7 @@ from proxy.answer.freshness import MOST_LATENCIES, Fresh, Stale, is_due_early
 from proxy.auditing.ledger import Tiers
 from proxy.auditing.tier import Tier
 from proxy.found import Found
-from proxy.late import MAX_LATE, Late, brought
+from proxy.late import MAX_LATE, Late, brought, give_up
 from proxy.meaning import examples_of
 from proxy.metrics import Metrics
 from proxy.outcome import ExactHit, SemanticHit
@@ -84,6 +84,7 @@ class Cache:
         has_sought = isinstance(unfit.hit, SemanticHit)
         if has_sought or not question.eligibility.semantic or unfit.snapshot is None:
             return found
+        give_up(unfit.late)
         return await self._by_meaning(question, found)
 
     def over(self, shelf: Shelf) -> "Cache":
