@@ -59,19 +59,31 @@ class Batching:
             trip.add_done_callback(self._trips.discard)
         return await job.vectors
 
-    async def close(self) -> None:
-        """Whoever waits is cancelled; returns when no trip is under way. Idempotent."""
+    async def close(self, *, breaks_off: bool = False) -> None:
+        """Whoever waits is cancelled; returns when no trip is under way, which are waited for or
+        cancelled. Idempotent."""
         self._closed = True
         for job in self._jobs:
             job.vectors.cancel()
-        await asyncio.gather(*self._trips)
+        if breaks_off:
+            for trip in self._trips:
+                trip.cancel()
+        await asyncio.gather(*self._trips, return_exceptions=breaks_off)
 
     async def _work(self) -> None:
         try:
             while batch := self._take():
-                await self._answer(batch)
+                await self._finish(batch)
         finally:
             self._num_working -= 1
+
+    async def _finish(self, batch: list[_Job]) -> None:
+        try:
+            await self._answer(batch)
+        except asyncio.CancelledError:
+            for job in batch:
+                job.vectors.cancel()
+            raise
 
     def _take(self) -> list[_Job]:
         """The next jobs that somebody still waits for, up to a batch."""

@@ -137,10 +137,11 @@ class RemoteEmbedder:
 
     async def close(self) -> None:
         """Idempotent."""
+        # First, since a trip that fails begins a repair.
+        await self._batching.close(breaks_off=True)
         if self._repair is not None:
             self._repair.cancel()
             await asyncio.gather(self._repair, return_exceptions=True)
-        await self._batching.close()
         await self._server.close()
 
     async def _encode(self, texts: list[str]) -> "Vectors":

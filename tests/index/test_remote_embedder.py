@@ -193,6 +193,40 @@ async def test_a_server_that_gets_texts_alone_is_checked_when_the_last_check_is_
     await embedder.close()
 
 
+async def test_the_end_does_not_wait_for_a_server_that_hangs(
+    server: ScriptedServer, tmp_path: Path
+) -> None:
+    embedder = await opened(server, tmp_path)
+    asked, never = asyncio.Event(), asyncio.Event()
+
+    async def hang(_body: bytes) -> Reply:
+        asked.set()
+        await never.wait()
+        raise AssertionError
+
+    server.ask = hang  # type: ignore[method-assign]  # scripted anew
+    waiting = [asyncio.ensure_future(embedder.embed([text])) for text in ("one", "two")]
+    await asked.wait()
+    waiting.append(asyncio.ensure_future(embedder.embed(["three"])))
+    await asyncio.sleep(0)
+    await embedder.close()
+    await asyncio.wait(waiting)
+    assert all(one.cancelled() for one in waiting)
+
+
+async def test_a_server_that_fails_at_the_end_is_not_asked_again(
+    server: ScriptedServer, tmp_path: Path, quick: None
+) -> None:
+    embedder = await opened(server, tmp_path)
+    server.status = 0
+    asked = asyncio.ensure_future(embedder.embed(["one"]))
+    await asyncio.sleep(0)
+    await embedder.close()
+    await asyncio.wait([asked])
+    others = asyncio.all_tasks() - {asyncio.current_task()}
+    assert not [one for one in others if "_return" in repr(one)]
+
+
 async def test_another_name_for_the_same_model_changes_nothing(
     embedder: RemoteEmbedder, server: ScriptedServer
 ) -> None:
