@@ -10,8 +10,6 @@ import signal
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
-from watchfiles import awatch
-
 from proxy.errors import ConfigError
 from proxy.processes.control import Stuck, Unanswered
 from proxy.processes.reload import Refusal, ReloadReport
@@ -19,10 +17,11 @@ from proxy.settings.file import Loaded, parse, text_of
 
 log = logging.getLogger("rejoinder.reload")
 
-_POLL_EVERY_S = 2.0
-"""Where nothing tells of changes."""
-_LOOK_EVERY_S = 10.0
-"""Where something does: a change may have met a process that did not answer."""
+_LOOK_EVERY_S = 1.0
+"""Reading a small file costs less than to be told of changes: a folder can only be watched whole,
+and a store that lies beside the config changes with every answer."""
+_SETTLED_AFTER_S = 0.05
+"""A file that has stayed the same for so long is taken for written."""
 
 Apply = Callable[[str, Loaded], Awaitable[tuple[str, ...]]]
 """Bring a config (its text, and what was read from it) into force; returns warnings. Raises
@@ -79,29 +78,21 @@ class Reloader:
             self._unasked("SIGHUP", await self.reload())
 
     async def _watch(self) -> None:
-        try:
-            # The folder, not the file: editors and Kubernetes put a new file in the place of the
-            # old.
-            async for _ in awatch(
-                self._path.absolute().parent,
-                recursive=False,
-                rust_timeout=int(_LOOK_EVERY_S * 1000),
-                yield_on_timeout=True,
-            ):
-                await self._look()
-        except (OSError, RuntimeError) as error:  # as where inotify has no more watches to give
-            log.warning("the config's folder cannot be watched, the file is polled: %s", error)
         while True:
-            await asyncio.sleep(_POLL_EVERY_S)
-            await self._look()
+            await asyncio.sleep(_LOOK_EVERY_S)
+            if await self._has_changed():
+                self._unasked("a change of the file", await self.reload())
 
-    async def _look(self) -> None:
+    async def _has_changed(self) -> bool:
+        """Whether there is another text than the one that was read last, written to its end."""
         try:
-            changed = await asyncio.to_thread(text_of, self._path) != self._seen
+            text = await asyncio.to_thread(text_of, self._path)
+            if text == self._seen:
+                return False
+            await asyncio.sleep(_SETTLED_AFTER_S)
+            return text == await asyncio.to_thread(text_of, self._path)
         except ConfigError:
-            return  # on its way from one place to another; a further event follows
-        if changed:
-            self._unasked("a change of the file", await self.reload())
+            return False  # on its way from one place to another
 
     async def _reload(self) -> ReloadReport:
         before = self._seen

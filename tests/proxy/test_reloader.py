@@ -5,8 +5,6 @@ import contextlib
 import os
 import signal
 
-from watchfiles._rust_notify import WatchfilesRustInternalError
-
 from proxy.processes.control import Stuck, Unanswered
 from proxy.processes.reloader import Reloader
 
@@ -53,23 +51,29 @@ async def following(folder, applied):
             await task
 
 
-async def test_a_folder_that_cannot_be_watched_is_polled_and_that_is_said(
-    tmp_path, monkeypatch, caplog
-):
-    def no_watches(*_args, **_more):
-        raise WatchfilesRustInternalError("Too many open files (os error 24)")
-
-    monkeypatch.setattr("proxy.processes.reloader.awatch", no_watches)
-    monkeypatch.setattr("proxy.processes.reloader._POLL_EVERY_S", 0.01)
+async def test_a_file_that_is_still_being_written_is_not_read_yet(tmp_path, monkeypatch):
+    beginnings = iter([AFTER[:end] + "[" for end in range(len(BEFORE), len(AFTER))])
+    monkeypatch.setattr("proxy.processes.reloader._LOOK_EVERY_S", 0.01)
+    monkeypatch.setattr("proxy.processes.reloader._SETTLED_AFTER_S", 0.01)
+    monkeypatch.setattr("proxy.processes.reloader.text_of", lambda _: next(beginnings, AFTER))
     applied = Applied()
-    async with following(tmp_path, applied) as (path, reports):
-        path.write_text(AFTER)
+    async with following(tmp_path, applied) as (_, reports):
         while not reports:
             await asyncio.sleep(0.01)
     assert applied.texts == [AFTER]
-    warnings = [one.message for one in caplog.records if one.levelname == "WARNING"]
-    assert len(warnings) == 1
-    assert "polled: Too many open files" in warnings[0]
+
+
+async def test_a_file_that_is_put_in_the_place_of_another_is_read(tmp_path, monkeypatch):
+    monkeypatch.setattr("proxy.processes.reloader._LOOK_EVERY_S", 0.01)
+    applied = Applied()
+    async with following(tmp_path, applied) as (path, reports):
+        path.unlink()
+        await asyncio.sleep(0.05)
+        (tmp_path / "new").write_text(AFTER)
+        (tmp_path / "new").rename(path)
+        while not reports:
+            await asyncio.sleep(0.01)
+    assert [(cause, report.ok) for cause, report in reports] == [("a change of the file", True)]
 
 
 async def test_a_reload_that_fails_is_reported_and_the_next_signal_is_heard(tmp_path):
