@@ -13,7 +13,7 @@ from misbehaving import plain, serving
 from proxyprocess import Process, serving_process
 from running import BEGIN, END, chunk, completion, good, wants_stream
 
-WORKERS = 4
+WORKERS = 2
 
 CONFIG = """
 listen: 127.0.0.1:0
@@ -125,7 +125,7 @@ async def test_counts_of_all_workers_add_up_whichever_is_asked(tmp_path):
         in_flight = re.findall(
             r'^rejoinder_upstream_in_flight\{.*worker="(\d)".*\}', metrics, re.MULTILINE
         )
-        assert sorted(in_flight) == ["0", "1", "2", "3"], "gauges of each worker apart"
+        assert sorted(in_flight) == ["0", "1"], "gauges of each worker apart"
 
 
 async def test_what_is_in_flight_is_counted_over_all_workers(tmp_path):
