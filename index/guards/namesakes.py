@@ -16,13 +16,14 @@ function functions import install installed installing integer interpreter json 
 languages learn library libraries list lists loop loops module modules object objects package
 packages pip program programmer programming programs script scripting scripts server software sort
 sql string strings struct syntax thread threads tutorial type types variable variables version
+c c++ c# java javascript php
 """)
 _OF_A_SCREEN = wordset("""
-account app browser button cell click column computer crash dark desktop document driver email
-extension file files folder font formula game games install installed key keyboard laptop license
-linux mac microsoft mode notification password pc pivot page plugin row screen screenshot server
-settings shortcut software spreadsheet sync tab tabs table template update upgrade version wifi
-7 8 10 11 365
+account app browser button call calls cell channel chat click column computer crash dark desktop
+document driver email extension file files folder font formula game games install installed key
+keyboard laptop license linux mac meeting meetings microsoft mode notification password pc pivot
+page plugin row screen screenshot server settings shortcut software spreadsheet sync tab tabs table
+template update upgrade version video wifi 7 8 10 11 365
 """)
 _OF_FIRMS = wordset("""
 account brand ceo company computer customer founder headquarters id ios ipad iphone laptop mac
@@ -64,7 +65,8 @@ _SETTLED_BY = {
     for word in words.split()
 }
 """What else stands in a text that says which one is meant."""
-_LANGUAGES = wordset("python ruby rust swift perl go")
+_ENTERED = wordset("python ruby rust swift perl go excel word outlook slack discord safari")
+"""What is done in, or with, where nothing follows: `how do I do it in excel`."""
 _MONTHS = wordset("march august")
 _TITLE_SHARE = 2
 """Where more than one in so many has a capital, inside a sentence, these say nothing."""
@@ -116,7 +118,7 @@ def _is_settled(word: str, text: Text) -> bool:
     places = [place for place, other in enumerate(text.words) if other == word]
     if word in _MONTHS:
         return all(_is_date(text.words, place) for place in places)
-    return word in _LANGUAGES and all(_is_in(text, place) for place in places)
+    return word in _ENTERED and all(_is_in(text, place) for place in places)
 
 
 def _is_date(words: tuple[str, ...], place: int) -> bool:
@@ -129,4 +131,4 @@ def _is_date(words: tuple[str, ...], place: int) -> bool:
 def _is_in(text: Text, place: int) -> bool:
     """`… in python`, and no more or a pause after it."""
     ends = place + 1 == len(text.words) or text.pauses[place + 1]
-    return ends and place > 1 and text.words[place - 1] == "in"
+    return ends and place > 1 and text.words[place - 1] in ("in", "with")
