@@ -81,7 +81,7 @@ class Ledger:
         self._tiers = {
             name: one
             for name, one in self._tiers.items()
-            if name in kept or one.pending or one.in_doubt
+            if name in kept or one.pending or one.in_doubt or one.untold_pairs
         }
         for name, policy in policies.items():
             if policy.semantic is not None:
