@@ -15,10 +15,11 @@ RAW = zlib.compressobj(wbits=-zlib.MAX_WBITS)
     ("coding", "packed"),
     [
         (b"gzip", gzip.compress(WORDS, mtime=0)),
+        (b"gzip", gzip.compress(WORDS[:900], mtime=0) + gzip.compress(WORDS[900:], mtime=0)),
         (b"deflate", zlib.compress(WORDS)),
         (b"deflate", RAW.compress(WORDS) + RAW.flush()),
     ],
-    ids=["gzip", "deflate", "deflate without its format"],
+    ids=["gzip", "gzip in two members", "deflate", "deflate without its format"],
 )
 @pytest.mark.parametrize("size", [1, 10, 10_000])
 def test_a_body_is_decoded_whatever_its_pieces(coding, packed, size):
@@ -32,3 +33,17 @@ def test_what_is_not_compressed_at_all_is_a_fault():
     decoder = Decoder(b"gzip")
     with pytest.raises(zlib.error):
         decoder.feed(WORDS)
+
+
+def test_an_empty_body_is_not_compressed():
+    assert Decoder(b"gzip").feed(b"") == b""
+
+
+@pytest.mark.parametrize("size", [1, 20, -1])
+@pytest.mark.parametrize("coding", [b"gzip", b"deflate"])
+def test_a_body_that_ends_in_the_middle_is_a_fault(coding, size):
+    packed = gzip.compress(WORDS, mtime=0) if coding == b"gzip" else zlib.compress(WORDS)
+    decoder = Decoder(coding)
+    decoder.feed(packed[:size])
+    with pytest.raises(zlib.error):
+        decoder.feed(b"")
