@@ -13,6 +13,7 @@ from collections.abc import AsyncIterator, Awaitable, Iterable
 import aiohttp
 import httpx
 import msgspec
+import yarl
 
 from proxy.errors import (
     UpstreamBroken,
@@ -89,7 +90,7 @@ class Transport:
             self._session = _session_of(self._context)  # within the event loop
         response = await self._session.request(
             method,
-            url,
+            yarl.URL(url, encoded=True),  # else it is quoted anew: what a client signed is not ours
             headers=[(_text(name), _text(value)) for name, value in headers],
             data=body or None,
             allow_redirects=False,

@@ -128,11 +128,11 @@ async def test_method_path_query_status_and_headers_are_kept(tmp_path):
         running(CONFIG.format(upstream=upstream.url), tmp_path) as p,
     ):
         answer = await p.http.delete(
-            f"{p.url}/v1/files/a%2Fb?purpose=x%20y&limit=2",
+            f"{p.url}/v1/files/a%2Fb%41?purpose=x%20y+z%2Fz&limit=%32",
             headers={"authorization": "Bearer sk-1", "x-mine": "1", "cookie": "c=d"},
         )
     request = upstream.requests[0]
-    assert request.line == "DELETE /api/v1/files/a%2Fb?purpose=x%20y&limit=2 HTTP/1.1"
+    assert request.line == "DELETE /api/v1/files/a%2Fb%41?purpose=x%20y+z%2Fz&limit=%32 HTTP/1.1"
     assert request.header("authorization") == "Bearer sk-1"
     assert request.header("x-mine") == "1"
     assert request.header("cookie") is None
