@@ -67,7 +67,7 @@ class Ranking:
     def touch(self, ranked: Ranked) -> None:
         """The entry was used."""
         ranked.uses += 1
-        ranked.rank = self._rank(ranked.uses, ranked.worth)
+        ranked.rank = rank(inflation=self.inflation, uses=ranked.uses, worth=ranked.worth)
 
     def remove(self, ranked: Ranked) -> None:
         """The entry is gone for another reason than `victim`."""

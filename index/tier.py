@@ -24,7 +24,7 @@ class Held(msgspec.Struct, kw_only=True, eq=False):
 
     def standing(self, purges: PurgeTable) -> Standing:
         """See `PurgeTable.standing`; free of cost while no purge comes."""
-        sequence = purges.sequence
+        sequence = purges.snapshot.sequence
         if self.checked == sequence:
             return "fresh"
         standing = purges.standing(self.entry)

@@ -37,7 +37,7 @@ class Answering:
         """Replay a stored answer. None, which makes it a miss, when it cannot be read any more or
         put into this form, or varies by a header that says something else here."""
         payload = self._replays.read(entry.payload)
-        if payload is None or not fits(payload.varied, call.headers):
+        if payload is None or (payload.varied and not fits(payload.varied, call.headers)):
             return None
         try:
             return self._from_payload(payload, call, payload.headers)

@@ -6,6 +6,7 @@ asked for: an exact hit would otherwise spend more time on its metrics than on i
 
 from collections import defaultdict
 
+from proxy.call import Surface
 from proxy.metrics import LATENCY_S, Metrics
 from proxy.observing.buckets import pour
 from proxy.observing.hitrate import LEFT
@@ -24,7 +25,7 @@ class Counting:
         self.prices = prices
         """Replaced by a reload."""
         self._metrics = metrics
-        self._requests: defaultdict[tuple[str, str, int], int] = defaultdict(int)
+        self._requests: defaultdict[tuple[Surface, str, int], int] = defaultdict(int)
         self._reasons: defaultdict[tuple[str, str], int] = defaultdict(int)
         self._times: defaultdict[str, Times] = defaultdict(Times)
         self._saved: defaultdict[tuple[str, str, str], Saved] = defaultdict(Saved)
@@ -37,7 +38,7 @@ class Counting:
             return
         answer = passage.answer
         outcome = LEFT if answer is None else word(answer.outcome)
-        self._requests[passage.surface.value, outcome, passage.status] += 1
+        self._requests[passage.surface, outcome, passage.status] += 1
         times = self._times[outcome]
         times.note(passage.timing, total_s=passage.total_ms / 1000)
         if answer is None or passage.first_ms is None:
@@ -52,7 +53,7 @@ class Counting:
         """Put into the metrics what is not there yet."""
         metrics = self._metrics
         for (surface, outcome, status), number in self._requests.items():
-            metrics.requests.labels(surface, outcome, str(status)).inc(number)
+            metrics.requests.labels(surface.value, outcome, str(status)).inc(number)
         for (outcome, reason), number in self._reasons.items():
             metrics.reasons.labels(outcome, reason).inc(number)
         for outcome, times in self._times.items():

@@ -56,15 +56,10 @@ class DataPort:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request; whatever happens, in OpenAI's shape."""
-        site = self.site
-        with site.guests:
-            await self._respond(site, scope, receive, send)
-
-    async def _respond(self, site: Site, scope: Scope, receive: Receive, send: Send) -> None:
+        site = self.site  # as long as it is answered, whatever comes into force meanwhile
         timing = self._begin(scope["headers"])
-        request_id = id_of(scope["headers"])
         passage = Passage(
-            request_id=request_id,
+            request_id=id_of(scope["headers"]),
             arrived_at=time.time(),
             timing=timing,
             method=scope["method"],
@@ -72,14 +67,15 @@ class DataPort:
         )
         client = Client(receive)
         try:
-            reply = await self._reply(site, scope, client, passage)
-            await _send(reply, passage, send)
+            with site.guests:
+                reply = await self._reply(site, scope, client, passage)
+                await _send(reply, passage, send)
         except ClientLeft:
-            log.debug("%s: the client left", request_id)
+            log.debug("%s: the client left", passage.request_id)
         except asyncio.CancelledError:
             if not client.gone:
                 raise
-            log.debug("%s: the client left", request_id)
+            log.debug("%s: the client left", passage.request_id)
         finally:
             client.close()
             passage.total_ms = _since(timing)

@@ -189,8 +189,10 @@ def headers_of(outcome: Outcome) -> Headers:
     """The headers that tell a client what became of its request."""
     status = (b"cache-status", cache_status(outcome).encode())
     match outcome:
-        case ExactHit(age_s=age_s) | StaleHit(age_s=age_s):
-            return status, _X_CACHE[word(outcome)], (b"age", b"%d" % age_s)
+        case ExactHit(age_s=age_s):
+            return status, _X_CACHE["exact"], (b"age", b"%d" % age_s)
+        case StaleHit(age_s=age_s):
+            return status, _X_CACHE["stale"], (b"age", b"%d" % age_s)
         case SemanticHit(age_s=age_s, similarity=similarity):
             near = (b"x-cache-similarity", f"{similarity:.4f}".encode())
             return status, _X_CACHE["semantic"], (b"age", b"%d" % age_s), near

@@ -85,12 +85,13 @@ class Passage(msgspec.Struct, kw_only=True):
         """Let go of the answer, which may be large. Most passages are never looked at, so what is
         told of one is put together when somebody asks; at once where it might still change, since
         an attempt goes on for others or its reader's back."""
-        answer, self._question = self.answer, self.question
+        answer = self.answer
         if self.timing.legs:
             self.tell(self.seen)
         elif self._seen is None and answer is not None:
             self._outline = _outline_of(answer)
-        self.answer = None
+        if answer is not None:
+            self.answer, self._question = None, answer.question
 
     def forget_question(self) -> None:
         """Let go of the request's words; `let_go` came before."""

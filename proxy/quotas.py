@@ -144,8 +144,7 @@ def guess_tokens(body: bytes, fields: Mapping[str, object]) -> int:
 def with_limits(headers: Headers, grant: Grant) -> Headers:
     """What is left goes out with the answer. The upstream's own limits are not the client's where
     the proxy has some for it."""
-    ours = grant.headers()
-    if not ours:
+    if grant is UNLIMITED or not (ours := grant.headers()):
         return headers
     others = tuple(header for header in headers if not header[0].startswith(b"x-ratelimit-"))
     return (*others, *ours)

@@ -26,6 +26,8 @@ class Receiver:
     ) -> None:
         self._tenants = tenants
         self._limits = limits
+        self.max_body_bytes = limits.body
+        """A longer body is refused."""
         self._via = via
         self._clock = clock
 
@@ -44,11 +46,6 @@ class Receiver:
         """Raises ClientError 431 for too many headers."""
         if sum([len(name) + len(value) for name, value in headers]) > self._limits.headers:
             raise ClientError(431, f"The headers exceed the limit of {self._limits.headers}.")
-
-    @property
-    def max_body_bytes(self) -> int:
-        """A longer body is refused."""
-        return self._limits.body
 
     def decode(
         self,

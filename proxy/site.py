@@ -74,22 +74,22 @@ class Guests:
 
     def __init__(self) -> None:
         self._num_present = 0
+        self._awaited = False
         self._empty = asyncio.Event()
-        self._empty.set()
 
     def __enter__(self) -> None:
         self._num_present += 1
-        if self._num_present == 1:
-            self._empty.clear()
 
     def __exit__(self, *_: object) -> None:
         self._num_present -= 1
-        if not self._num_present:
+        if self._awaited and not self._num_present:
             self._empty.set()
 
     async def gone(self) -> None:
-        """Returns when there is none."""
-        await self._empty.wait()
+        """Returns when there is none; nobody new may come."""
+        if self._num_present:
+            self._awaited = True
+            await self._empty.wait()
 
 
 class Site(msgspec.Struct, frozen=True, kw_only=True, eq=False):

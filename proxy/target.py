@@ -43,6 +43,9 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
 def target_of(method: str, raw_path: str) -> Target:
     """Raises ClientError: 404 for a path outside of the API, 405 for a method that a path does not
     have, 400 for one that would lead elsewhere at the upstream."""
+    usual = _USUAL.get((method, raw_path))
+    if usual is not None:
+        return usual
     if _climbs(raw_path):
         raise ClientError(400, "`.` and `..` are no parts of a path here.", param="path")
     path = _below_v1(raw_path)
@@ -96,3 +99,11 @@ def _not_allowed(method: str, path: str, allowed: tuple[str, ...]) -> ClientErro
     if len(allowed) == 1:
         text = f"{method} is not allowed for /v1{path}; {allowed[0]} is."
     return ClientError(405, text, code="method_not_allowed", allow=allowed)
+
+
+_USUAL = {
+    ("POST", prefix + surface.value): Target(path=surface.value, surface=surface)
+    for surface in Surface
+    for prefix in ("/v1", "")
+}
+"""What nearly all requests are for."""

@@ -65,7 +65,9 @@ class Replays:
     def plain(self, payload: Payload) -> bytes:
         """The JSON body. As recorded where it was plain, else put together from the frames.
         Raises `Unreplayable`."""
-        if payload.body or payload.surface is Surface.RESPONSES:
+        if payload.body:
+            return payload.body
+        if payload.surface is Surface.RESPONSES:
             return plain(payload)
         return self._once(_name(b"plain", payload), lambda: plain(payload))
 
