@@ -57,7 +57,7 @@ class Replays:
         if payload is not None and len(stored) <= self._max_bytes // 8:
             self._read[stored] = payload
             self._read_bytes += len(stored)
-        while self._read_bytes > self._max_bytes:
+        while 2 * self._read_bytes > self._max_bytes:  # read, it takes as much again
             dropped, _ = self._read.popitem(last=False)
             self._read_bytes -= len(dropped)
         return payload

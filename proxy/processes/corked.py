@@ -29,7 +29,7 @@ class Corked:
         """As `asyncio.WriteTransport.write`, perhaps a moment later."""
         if not self._held:
             if not data.startswith(_HEAD):
-                self._transport.write(data)
+                self._write(data)
                 return
             self._loop.call_soon(self.flush)
         self._held.append(data)
@@ -38,18 +38,21 @@ class Corked:
             self.flush()
 
     def flush(self) -> None:
-        """Write what is held. A no-op when there is nothing, or nobody to read it any more."""
+        """Write what is held."""
         if self._held:
             data = self._held[0] if len(self._held) == 1 else b"".join(self._held)
             self._held.clear()
             self._held_bytes = 0
-            if not self._transport.is_closing():
-                self._transport.write(data)
+            self._write(data)
 
     def close(self) -> None:
         """Close when all is written."""
         self.flush()
         self._transport.close()
+
+    def _write(self, data: bytes) -> None:
+        if not self._transport.is_closing():  # else nobody reads it any more
+            self._transport.write(data)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._transport, name)

@@ -37,9 +37,22 @@ async def test_writes_of_one_moment_go_out_together_at_the_next(beneath, corked)
     assert beneath.told == []
     await asyncio.sleep(0)
     assert beneath.told == [b"HTTP/1.1 200body"]
-    corked.write(b"more")
-    await asyncio.sleep(0)
-    assert beneath.told == [b"HTTP/1.1 200body", b"more"]
+
+
+async def test_a_piece_of_a_stream_goes_out_at_once(beneath, corked):
+    corked.write(b"HTTP/1.1 200")
+    corked.flush()
+    corked.write(b"piece")
+    assert beneath.told == [b"HTTP/1.1 200", b"piece"]
+
+
+async def test_nothing_is_written_to_who_has_left(beneath, corked):
+    corked.write(b"HTTP/1.1 200")
+    beneath.close()
+    corked.write(b"body")
+    corked.flush()
+    corked.write(b"piece")
+    assert beneath.told == ["close"]
 
 
 async def test_closing_writes_first(beneath, corked):

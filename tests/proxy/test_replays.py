@@ -5,7 +5,7 @@ import json
 import pytest
 
 from proxy.answer import replay
-from proxy.answer.payload import Payload
+from proxy.answer.payload import Payload, encode
 from proxy.answer.replay import Replays
 from proxy.call import Surface, Usage
 
@@ -79,3 +79,18 @@ def test_the_memory_is_bounded_and_the_oldest_go_first():
     assert replays.plain(recorded("0")) is first
     replays.plain(recorded("x" * 20 * one))
     assert replays.held_bytes <= 10 * one
+
+
+def test_a_record_is_read_once_as_long_as_it_is_remembered():
+    replays = Replays(max_bytes=4096)
+    stored = encode(plain())
+    first = replays.read(stored)
+    assert first == plain()
+    assert replays.read(stored) is first
+    assert replays.read(b"damaged" + stored) is None
+    for number in range(20):
+        replays.read(encode(plain(f"another {number}")))
+    assert replays.read(stored) is not first
+    assert sum(len(one) for one in replays._read) * 2 <= 4096
+    replays.forget()
+    assert not replays._read
