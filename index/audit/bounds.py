@@ -36,10 +36,13 @@ from index.audit.label import Counts
 _HALVINGS = 32
 """Of [0, 1], to find a border: more digits than anybody reads."""
 _SMALLEST = 1e-12
-_WEIGHT, _NOISE_WEIGHT = 10.0, 0.5
+_WEIGHT, _NOISE_WEIGHT = 15.0, 0.5
 """Of the prior for the lower bound: how sure it is of `expected`, and of there being no noise. Of
 those tried these close soonest where a judge errs now and then; one who knew the truth beforehand
 would hardly be sooner (`tests/benchmark/audit.py`)."""
+_ANYTHING = (0.5, 0.1, 0.5)
+_SHARE_OF_ANYTHING = 0.05
+"""A share of that prior is sure of nothing, for tiers that go wrong altogether."""
 
 
 def upper(counts: Counts, *, alpha: float, misses: float, expected: float) -> float:
@@ -84,7 +87,12 @@ def evidence_above(counts: Counts, share: float, *, expected: float) -> float:
     probability `alpha` at most where they are not. `expected` as for `evidence_below`."""
     odd, noise = counts.stored_only, counts.fresh_only
     rest = counts.total - odd - noise
-    mixture = _log_mixture((odd, noise, rest), (_WEIGHT, _NOISE_WEIGHT, _WEIGHT / expected))
+    seen = (odd, noise, rest)
+    focused = _log_mixture(seen, (_WEIGHT, _NOISE_WEIGHT, _WEIGHT / expected))
+    mixture = _log_sum(
+        math.log(1 - _SHARE_OF_ANYTHING) + focused,
+        math.log(_SHARE_OF_ANYTHING) + _log_mixture(seen, _ANYTHING),
+    )
     return mixture - _best_below(odd, noise, rest, share)
 
 
@@ -123,6 +131,12 @@ def _log_mixture(counts: tuple[int, ...], prior: tuple[float, ...]) -> float:
         - gamma(weight + total)
         + sum(gamma(w + count) - gamma(w) for w, count in zip(prior, counts, strict=True))
     )
+
+
+def _log_sum(one: float, other: float) -> float:
+    """Logarithm of the sum of two whose logarithms these are."""
+    greater = max(one, other)
+    return greater + math.log(math.exp(one - greater) + math.exp(other - greater))
 
 
 def _border(is_out: Callable[[float], bool], *, inside: float, outside: float) -> float:

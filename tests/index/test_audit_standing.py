@@ -61,6 +61,15 @@ def test_wrong_labels_tighten_before_they_close():
     ]  # fmt: skip
 
 
+@pytest.mark.parametrize("max_error", [0.01, 0.05, 0.2])
+def test_a_tier_that_goes_wrong_altogether_closes_at_once(max_error):
+    terms = msgspec.structs.replace(OPEN, max_error=max_error)
+    _, now = settle({"0.stored_only.2": 11}, terms)
+    assert now.state == "closed"
+    _, now = settle({"0.stored_only.2": 3}, terms)
+    assert now.serves, "three labels are no evidence yet"
+
+
 def test_a_tightened_tier_asks_for_more_similarity():
     now = stand({"0.tight.1": 1}, OPEN)
     assert now.raised == pytest.approx(0.02)

@@ -47,7 +47,7 @@ async def ready(store, semantic=SEMANTIC):
 
 async def test_labels_of_two_processes_add_up_to_one_decision(store):
     (one, here), (other, there) = await ready(store), await ready(store)
-    for _ in range(10):
+    for _ in range(7):
         for tier in (here, there):
             tier.count_label(tier.standing, "stored_only", step=2)
     await one.refresh(here)
