@@ -23,6 +23,7 @@ REST = {
     "upstreams": 'upstreams: {main: {base_url: "http://127.0.0.1:9/v1"}}\n',
     "routes": "routes: [{to: main, cache: standard}]\n",
 }
+BELONGS = "# beside `upstreams` and `routes`"
 SHELL = "set -euo pipefail\n"
 
 names = [str(path.relative_to(ROOT)) for path in DOCUMENTS]
@@ -146,6 +147,14 @@ def numbers(path):
     """In the order in which they stand in tables; those of words in it, such as `p50`, too."""
     lines = (line for line in path.read_text().splitlines() if line.startswith("|"))
     return [sorted(re.findall(r"\d[\d,.]*", line)) for line in lines if re.search(r"\d", line)]
+
+
+@each_document
+def test_a_part_of_a_config_says_where_it_belongs(path):
+    configs = [one for one in blocks(path) if one.language == "yaml"]
+    parts = [one for one in configs if whole(one.text).removeprefix(one.text).strip()]
+    assert [one.where for one in parts if not one.text.startswith(BELONGS)] == []
+    assert all(one.file is None for one in parts)
 
 
 def test_a_block_that_is_not_run_says_why():
