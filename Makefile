@@ -31,7 +31,7 @@ types: $(VENV)/.test
 # and each would compile our modules again where the environment forbids Python to keep bytecode.
 unit: export PYTHONDONTWRITEBYTECODE =
 unit: $(VENV)/.test
-	$(BIN)/pytest -n $(JOBS) --dist loadfile
+	$(BIN)/pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder
 
 # Real clients, from PyPI and npm, against a running proxy; they get an environment of their own.
 test-clients: export PYTHONDONTWRITEBYTECODE =

@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import re
 from pathlib import Path
 
 import pytest
@@ -21,6 +22,19 @@ os.environ.setdefault("TRITON_INTERPRET", "1")
 # Who opens a client reads every certificate that the machine trusts: 40 ms, some thousand times,
 # for servers that have none. What does meet a certificate here is told whom to trust.
 os.environ["SSL_CERT_FILE"] = str(Path(__file__).with_name("nobody.pem"))
+
+
+# Files of more than fifteen seconds. One that begins last keeps one of two workers waiting.
+LONG = re.compile(
+    r"tests/(e2e|symptoms|docs)/|test_(dashboard_workers|page|supervisor|mutations|reload|"
+    r"reload_engine|upstream_local\w*|erasure_pages|engine_operating|meaning_workers|tracing|fuzz|"
+    r"runtimes|sqlite_processes|store_model|relay|swap|client|archive|profile|model|gemma|"
+    r"kernels_\w+|triton_\w+)\.py$"
+)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    items.sort(key=lambda item: LONG.search(item.path.as_posix()) is None)
 
 
 @pytest.fixture(scope="session")
