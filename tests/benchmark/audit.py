@@ -49,7 +49,7 @@ def main() -> None:
     asyncio.run(judging())
     shadow(arguments.runs, arguments.hits)
     closing(arguments.runs)
-    regaining(arguments.runs * 3 // 10)  # long ones
+    regaining(max(1, arguments.runs * 3 // 10))  # long ones
     cost()
 
 
