@@ -101,6 +101,19 @@ def test_a_process_that_is_stopped_fails_one_request_and_is_replaced(tiny: Kit, 
     assert chat.encode(CHAT) == tiny.tokenizer.encode("Hi")
 
 
+def test_a_process_that_does_not_die_at_once_is_waited_for_elsewhere(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("engine.text.renderer._REAP_S", 0.0)
+    own = Renderer()
+    own.check("fine")
+    process = own._process
+    assert process is not None
+    own._replace()
+    assert process.wait() == -signal.SIGKILL
+    assert own.render("{{ x }}", {"x": 1}) == "1"
+
+
 def test_what_there_is_no_memory_for_is_told_and_the_process_goes_on() -> None:
     own = Renderer(memory_bytes=64 * 2**20)
     own.check("fine")

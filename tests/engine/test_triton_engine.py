@@ -24,7 +24,7 @@ from engine.sampling import Sampling
 from engine.sources.gguf import GGUFFile
 from engine.warmup import warm_up
 
-GREEDY = Sampling(temperature=0.0, max_tokens=6)
+GREEDY = Sampling(temperature=0.0, max_tokens=4)
 PROMPTS = ([1, 2, 3], [7] * 20 + [9], [40, 50, 60, 70])
 
 
