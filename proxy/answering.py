@@ -5,13 +5,13 @@ import logging
 from collections.abc import AsyncGenerator
 
 from index.entry import Entry
-from proxy import large
 from proxy.answer.control import fits
 from proxy.answer.payload import Payload
 from proxy.answer.replay import Replays, Unreplayable
 from proxy.call import Call, Headers
 from proxy.errors import UpstreamBroken, UpstreamError
-from proxy.flight import Head, Listener
+from proxy.misses.flight import Head, Listener
+from proxy.port import large
 from proxy.reply import JSON, STREAM, Reply, error_event
 from proxy.request.headers import passed_on, recorded
 

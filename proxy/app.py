@@ -14,22 +14,21 @@ from index.store import Store
 from proxy import chores
 from proxy.admin.app import admin_app
 from proxy.admin.deeds import Deeds
+from proxy.admin.gate import gate_of
 from proxy.admin.office import Office
 from proxy.auditing.audits import Audits
-from proxy.cache import Cache
 from proxy.dashboard import history
 from proxy.dashboard.sample import Sample, sample_of
-from proxy.dataport import DataPort, data_app
-from proxy.embedding import Embedding
-from proxy.flight import Listener
-from proxy.gate import gate_of
 from proxy.health import Health
 from proxy.journal.records import Records
 from proxy.kept import Kept
-from proxy.meters import Meters, OwnMeters
-from proxy.metrics import Metrics
+from proxy.lookup.cache import Cache
+from proxy.lookup.embedding import Embedding
+from proxy.misses.flight import Listener
 from proxy.observing.desk import Desk
+from proxy.observing.metrics import Metrics
 from proxy.observing.sizes import Sizes
+from proxy.port.dataport import DataPort, data_app
 from proxy.processes.background import Background
 from proxy.processes.counts import HELD_BYTES, Counts, servers_of, total_of
 from proxy.processes.gathering import Count, Process
@@ -37,7 +36,8 @@ from proxy.processes.peers import Alone, Peers
 from proxy.processes.reload import Change, ReloadReport, change_to
 from proxy.settings import config as written
 from proxy.site import Shared, Site, make_site
-from proxy.tenants import ANONYMOUS
+from proxy.tenancy.meters import Meters, OwnMeters
+from proxy.tenancy.tenants import ANONYMOUS
 from proxy.transfer.counter import Transfer
 from proxy.transfer.pairs import Pair
 from proxy.transfer.tally import Fate
@@ -55,7 +55,7 @@ class Member(msgspec.Struct, frozen=True, kw_only=True):
 
     index: int = 0
     metrics: str | None = None
-    """Folder of all counters; see `proxy.metrics`."""
+    """Folder of all counters; see `proxy.observing.metrics`."""
     meters: Meters = msgspec.field(default_factory=OwnMeters)
     """Of the tenants' limits, which are of all workers together."""
     engines: Mapping[str, str] = {}

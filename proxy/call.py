@@ -45,7 +45,7 @@ class Directives(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Grant:
-    """What a request may use of its tenant's limits (`proxy.quotas`); this one is without limits.
+    """What a request may use of its tenant's limits (`proxy.tenancy.quotas`); this one is without.
 
     Not frozen, unlike the rest of this file: it is settled when the upstream has counted.
     """

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from index.errors import StoreFault
 from index.semantic import Semantic
 from index.store import Changes, Store
-from proxy.metrics import Metrics
+from proxy.observing.metrics import Metrics
 
 log = logging.getLogger("rejoinder.chores")
 

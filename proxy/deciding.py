@@ -10,17 +10,17 @@ import msgspec
 from index.verdict import Rules
 from index.volatility.rules import Patterns
 from proxy.call import Call, Fingerprint
-from proxy.matching import Facts
 from proxy.question import Question
 from proxy.request.conversation import inputs_of
 from proxy.request.eligibility import Eligibility
 from proxy.request.eligibility import judge as judge_eligibility
 from proxy.request.fingerprint import fingerprint, fingerprints
 from proxy.request.invalidation import TagRules, Untaggable
-from proxy.routing import Route, Router
+from proxy.request.matching import Facts
+from proxy.request.routing import Route, Router
 from proxy.settings import config as written
 from proxy.settings.semantic import Semantic
-from proxy.subjects import subjects_of
+from proxy.tenancy.subjects import subjects_of
 from proxy.upstreams.base import Upstream
 
 _NO_PATTERNS = Patterns(rules=())

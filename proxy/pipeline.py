@@ -1,6 +1,6 @@
 """The way of a question to its answer. The only place that knows the order.
 
-(received, decoded and decided before: `proxy.intake`)
+(received, decoded and decided before: `proxy.port.intake`)
 find:   exact, by meaning             -> a hit is replayed
 forward: join or start a flight       -> a miss is recorded and kept by the flight
 
@@ -11,18 +11,18 @@ import msgspec
 
 from proxy.answering import Answering
 from proxy.auditing.auditor import Auditor
-from proxy.cache import Cache
 from proxy.call import Call, Surface
-from proxy.client import Client
 from proxy.embeddings.batches import Batches
 from proxy.errors import UpstreamError
-from proxy.forwarding import Boarded, Forwarder
-from proxy.found import Found
-from proxy.late import give_up
+from proxy.lookup.cache import Cache
+from proxy.lookup.found import Found
+from proxy.lookup.late import give_up
+from proxy.lookup.servable import is_failure, not_cached, rescue, servable, wants_refresh
+from proxy.misses.forwarding import Boarded, Forwarder
 from proxy.outcome import Bypass, Coalesced, Miss, Outcome, SemanticHit, word
+from proxy.port.client import Client
 from proxy.question import Question
 from proxy.reply import Answer, Reply, of_upstream_error
-from proxy.servable import is_failure, not_cached, rescue, servable, wants_refresh
 
 
 class Pipeline:

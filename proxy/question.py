@@ -7,7 +7,7 @@ from index.volatility.rules import Patterns
 from proxy.answer.control import varied_by
 from proxy.call import Call, Fingerprint, Headers
 from proxy.request.eligibility import Eligibility
-from proxy.routing import Route
+from proxy.request.routing import Route
 
 
 class Question(msgspec.Struct, frozen=True, kw_only=True):
@@ -21,7 +21,7 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
     tags: tuple[str, ...] = ()
     """Those that the request named and that the policy's rules found; an answer must carry all."""
     subjects: tuple[str, ...] = ()
-    """Digests of the users that the request names (`proxy.subjects`)."""
+    """Digests of the users that the request names (`proxy.tenancy.subjects`)."""
     rules: Rules | None = None
     """Of the policy's semantic tier; None without one."""
     patterns: Patterns | None = None

@@ -16,7 +16,7 @@ from proxy.errors import (
     UpstreamUnreachable,
     error_body,
 )
-from proxy.flight import Flight
+from proxy.misses.flight import Flight
 from proxy.outcome import Outcome
 from proxy.question import Question
 

@@ -13,7 +13,6 @@ from proxy.answering import Answering
 from proxy.auditing.auditor import Auditor
 from proxy.auditing.audits import Audits
 from proxy.auditing.judges import Judges
-from proxy.cache import Cache
 from proxy.deciding import Decider
 from proxy.embeddings.batches import Batches
 from proxy.embeddings.making import Maker
@@ -21,27 +20,28 @@ from proxy.errors import UpstreamStopped
 from proxy.explaining.asking import Asking
 from proxy.explaining.costs import Costs
 from proxy.explaining.explainer import Explainer
-from proxy.flights import Flights
-from proxy.forwarding import Forwarder
-from proxy.intake import Intake
-from proxy.keeping import Keeper
-from proxy.meaning import calibration_for, patterns_of_policy, rules_of_tiers
-from proxy.meters import Meters
-from proxy.metrics import Metrics
+from proxy.lookup.cache import Cache
+from proxy.lookup.meaning import calibration_for, patterns_of_policy, rules_of_tiers
+from proxy.misses.flights import Flights
+from proxy.misses.forwarding import Forwarder
+from proxy.misses.keeping import Keeper
+from proxy.misses.outgoing import Outgoing
+from proxy.misses.turns import NoTurns, Turns
+from proxy.observing.metrics import Metrics
 from proxy.observing.prices import Prices
 from proxy.observing.spending import Spending
-from proxy.outgoing import Outgoing
-from proxy.passing import Passing
-from proxy.passthrough import Passthrough
 from proxy.pipeline import Pipeline
-from proxy.quotas import Quotas
-from proxy.receiving import Receiver
+from proxy.port.intake import Intake
+from proxy.port.passthrough import Passthrough
+from proxy.port.receiving import Receiver
 from proxy.request.headers import pseudonym
-from proxy.routing import Router
+from proxy.request.passing import Passing
+from proxy.request.routing import Router
 from proxy.settings.config import Config
-from proxy.tenants import Tenants
+from proxy.tenancy.meters import Meters
+from proxy.tenancy.quotas import Quotas
+from proxy.tenancy.tenants import Tenants
 from proxy.transfer.pairs import Pairs
-from proxy.turns import NoTurns, Turns
 from proxy.upstreams.base import Upstream
 from proxy.upstreams.budget import RetryBudget
 from proxy.upstreams.fallback import Sender

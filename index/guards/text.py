@@ -168,6 +168,8 @@ def _except(words: list[str], raws: list[str], pauses: list[bool]) -> None:
 
 def _takes_out(place: int, words: list[str], raws: list[str], pauses: list[bool]) -> bool:
     """Whether what follows a `but` is taken out of `all` or `which`, or by its name."""
+    if place and words[place - 1] in _OF_ALL:
+        return True
     following = words[place + 1]
     if following in _GOING_ON:
         return False

@@ -15,6 +15,7 @@ from proxy.admin.entries import entries, entry
 from proxy.admin.erasing import EraseBody, erase
 from proxy.admin.explain import ExplainBody, explain
 from proxy.admin.feedback import FeedbackBody, feedback
+from proxy.admin.gate import Gate
 from proxy.admin.office import Office
 from proxy.admin.prefixtree import prefix_tree
 from proxy.admin.profiling import profile
@@ -27,7 +28,6 @@ from proxy.dashboard.page import page, page_file
 from proxy.dashboard.servers import upstreams
 from proxy.dashboard.tags import tags
 from proxy.errors import ClientError, UpstreamTimeout, error_body
-from proxy.gate import Gate
 from proxy.health import healthz, readyz
 from proxy.transfer.counter import export_entries, import_entries, keep_pairs
 

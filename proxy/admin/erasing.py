@@ -14,10 +14,10 @@ from proxy.admin.office import Office
 from proxy.admin.parameters import body_of
 from proxy.errors import ClientError
 from proxy.journal.erasure import Erasure
+from proxy.observing.recent import MAX_REQUESTS
+from proxy.observing.seen import Seen
 from proxy.processes.gathering import PATIENCE_S, Forget, Recall
-from proxy.recent import MAX_REQUESTS
-from proxy.seen import Seen
-from proxy.subjects import subject_of
+from proxy.tenancy.subjects import subject_of
 
 _PAGE = 200
 

@@ -12,7 +12,7 @@ from proxy.explaining.asking import Asking
 from proxy.health import Health
 from proxy.journal.records import Records
 from proxy.kept import Kept
-from proxy.metrics import Metrics
+from proxy.observing.metrics import Metrics
 from proxy.processes.peers import Peers
 from proxy.processes.reload import ReloadReport
 from proxy.settings import config as written

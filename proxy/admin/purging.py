@@ -13,7 +13,7 @@ from proxy.admin.deeds import audited
 from proxy.admin.office import Office
 from proxy.admin.parameters import body_of, key_of, tag_of
 from proxy.errors import ClientError
-from proxy.routing import names_of
+from proxy.request.routing import names_of
 
 log = logging.getLogger("rejoinder.admin")
 

@@ -9,9 +9,9 @@ from litestar.params import FromQuery, QueryParameter
 
 from proxy.admin.office import Office
 from proxy.errors import ClientError
+from proxy.observing.recent import MAX_REQUESTS, place_of
+from proxy.observing.seen import Seen
 from proxy.processes.gathering import Recall
-from proxy.recent import MAX_REQUESTS, place_of
-from proxy.seen import Seen
 
 
 class RecentPage(msgspec.Struct, frozen=True, kw_only=True):

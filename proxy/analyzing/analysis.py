@@ -69,7 +69,8 @@ class Analysis:
         total = 0
         for name, tally in self._base.tallies.items():
             policy = self._config.policies[name]
-            num_words = len(tuple(candidates_for(policy))) + 2
+            tried = tuple(candidates_for(policy))
+            num_words = len(tried) + sum(map(_may_be_proposed, tried)) + 2
             num_tiers = len(tuple(tier_changes(policy, self._config.embedder)))
             total += num_words * len(tally.judged) + num_tiers * len(tally.entries)
         return total
@@ -123,15 +124,15 @@ class Analysis:
 
         base = hits(policy)
         won = [(hits(one.policy) - base, one) for one in candidates_for(policy)]
-        gains = [(num, one) for num, one in won if num >= _least(judged)]
-        gains.sort(key=lambda gain: -gain[0])
-        chosen = tuple(one for _, one in gains if one.is_safe and one.key != "ttl")
-        better = with_all(policy, chosen)
+        won.sort(key=lambda gain: -gain[0])
+        least = _least(judged)
+        proposed = tuple(one for _, one in won if _may_be_proposed(one))
+        chosen, exact = _needed(policy, proposed, hits=hits, least=least)
         return _Words(
-            gains=tuple(_gain(num, one, len(judged)) for num, one in gains),
+            gains=tuple(_gain(num, one, len(judged)) for num, one in won if num >= least),
             chosen=chosen,
-            policy=better,
-            exact=hits(better),
+            policy=with_all(policy, chosen),
+            exact=exact,
         )
 
     async def _try_tiers(
@@ -184,6 +185,29 @@ class Analysis:
         except TimeoutError:
             return question.key
         return named.key
+
+
+def _may_be_proposed(candidate: Candidate) -> bool:
+    return candidate.is_safe and candidate.key != "ttl"
+
+
+def _needed(
+    policy: Policy,
+    proposed: tuple[Candidate, ...],
+    *,
+    hits: Callable[[Policy], int],
+    least: int,
+) -> tuple[tuple[Candidate, ...], int]:
+    """Those without which there would be fewer hits than with all, and the hits with them. Two may
+    bring nothing alone and much together: an id and a time in one prompt."""
+    kept = proposed
+    most = num_hits = hits(with_all(policy, proposed))
+    for one in reversed(proposed):  # first those that bring least alone
+        others = tuple(other for other in kept if other is not one)
+        num_without = hits(with_all(policy, others))
+        if most - num_without < least:
+            kept, num_hits = others, num_without
+    return kept, num_hits
 
 
 def _least(requests: list[Any]) -> int:

@@ -56,7 +56,7 @@ async def open_embedded(settings: Settings | None, *, max_texts: int) -> Embedde
         return NotEmbedded()
     # Imported where they are needed: they bring what loads models.
     from index.volatility.learned import LearnedVolatility
-    from proxy.embedding import open_embedder
+    from proxy.lookup.embedding import open_embedder
 
     embedder = (await open_embedder(settings)).embedder
     return Embedded(embedder, LearnedVolatility(embedder), max_texts=max_texts)

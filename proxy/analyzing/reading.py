@@ -11,7 +11,7 @@ from proxy.auditing.tier import KNOWN_WRONG
 from proxy.call import Call, Caller, Directives, Surface
 from proxy.errors import ClientError
 from proxy.journal.line import read_line, remembered_of
-from proxy.recollection import Recollection, call_of
+from proxy.observing.recollection import Recollection, call_of
 
 _TENANT = "log"
 _BATCH_URL = "/v1"

@@ -17,17 +17,17 @@ from proxy.analyzing.embedded import Embedded, NotEmbedded
 from proxy.analyzing.exact import Judged, expiry
 from proxy.analyzing.reading import Entry
 from proxy.analyzing.report import Near
-from proxy.cache import Cache
 from proxy.call import Usage
 from proxy.deciding import Decider
 from proxy.errors import ClientError
-from proxy.found import Found
-from proxy.metrics import Metrics
+from proxy.lookup.cache import Cache
+from proxy.lookup.found import Found
+from proxy.observing.metrics import Metrics
 from proxy.observing.prices import Prices, cost
 from proxy.outcome import ExactHit, SemanticHit
 from proxy.question import Question
-from proxy.quotas import guess_tokens
 from proxy.settings.units import Duration
+from proxy.tenancy.quotas import guess_tokens
 
 _STORE_BYTES = 2**40
 """Nothing is evicted: what a policy brings, not what a disk holds."""

@@ -13,9 +13,9 @@ from proxy.analyzing.replay import in_order, replay
 from proxy.analyzing.report import Report
 from proxy.analyzing.written import read_written
 from proxy.deciding import Decider
-from proxy.meaning import patterns_of_policy, rules_of_tiers
+from proxy.lookup.meaning import patterns_of_policy, rules_of_tiers
 from proxy.observing.prices import Prices
-from proxy.routing import Router
+from proxy.request.routing import Router
 from proxy.settings.config import Config
 from proxy.upstreams.base import Upstream
 from proxy.upstreams.making import close_all, make_upstream

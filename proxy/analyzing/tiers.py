@@ -8,7 +8,7 @@ import msgspec
 from index.audit.standing import RAISE
 from index.embedders.calibration import calibration_of
 from index.verdict import Profile
-from proxy.meaning import calibration_for, rules_of_tiers
+from proxy.lookup.meaning import calibration_for, rules_of_tiers
 from proxy.settings.config import Policy
 from proxy.settings.embedder import Embedder
 from proxy.settings.semantic import Semantic

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator
 import msgspec
 
 from proxy.call import Headers
-from proxy.tenants import CREDENTIAL_HEADERS
+from proxy.tenancy.tenants import CREDENTIAL_HEADERS
 
 _CONSTANT = frozenset({b"accept-encoding", b"cookie"})
 """The same in every request that goes upstream: set by us, or never sent."""

@@ -27,10 +27,10 @@ from proxy.auditing.reports import Reports
 from proxy.auditing.text import text_of
 from proxy.auditing.tier import Mark, Tier
 from proxy.errors import RejoinderError
-from proxy.flight import Flight
-from proxy.forwarding import Forwarder
-from proxy.found import Found
-from proxy.metrics import Metrics
+from proxy.lookup.found import Found
+from proxy.misses.flight import Flight
+from proxy.misses.forwarding import Forwarder
+from proxy.observing.metrics import Metrics
 from proxy.outcome import SemanticHit
 from proxy.question import Question
 

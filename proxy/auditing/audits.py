@@ -10,7 +10,7 @@ from index.store import Store
 from proxy.auditing.ledger import Ledger
 from proxy.auditing.reports import Reports
 from proxy.auditing.tier import Tier
-from proxy.metrics import Metrics
+from proxy.observing.metrics import Metrics
 
 
 class Audits(Collector):

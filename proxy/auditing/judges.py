@@ -8,16 +8,16 @@ import msgspec
 
 from index.embedders.calibration import Calibration
 from index.semantic import Semantic as SemanticIndex
-from proxy import large
 from proxy.auditing.embedding_judge import EmbeddingJudge, folded
 from proxy.auditing.text import text_in
 from proxy.call import UNLIMITED, Call, Directives, Surface
 from proxy.errors import UpstreamBroken
-from proxy.matching import Facts
-from proxy.outgoing import Outgoing
+from proxy.misses.outgoing import Outgoing
+from proxy.port import large
 from proxy.question import Question
 from proxy.request.eligibility import Eligibility
-from proxy.routing import Router
+from proxy.request.matching import Facts
+from proxy.request.routing import Router
 from proxy.settings.semantic import ModelJudge, Semantic
 
 _LONGEST_REPLY_BYTES = 2**20

@@ -14,7 +14,7 @@ from index.audit.standing import Standing, due
 from index.errors import StoreFault
 from index.store import Store
 from proxy.auditing.tier import PAIRS, Tier, name_of, terms_of
-from proxy.metrics import Metrics
+from proxy.observing.metrics import Metrics
 from proxy.settings.config import Policy
 from proxy.settings.semantic import Semantic
 

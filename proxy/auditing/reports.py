@@ -5,7 +5,7 @@ from typing import Literal
 
 from proxy.auditing.ledger import Ledger
 from proxy.auditing.tier import Mark
-from proxy.metrics import Metrics
+from proxy.observing.metrics import Metrics
 
 Verdict = Literal["right", "wrong"]
 

@@ -11,11 +11,11 @@ from litestar.params import FromQuery, QueryParameter
 
 from index.verdict import Accepted, Rules, judge
 from proxy.admin.office import Office
-from proxy.meaning import rules_of_tiers
+from proxy.lookup.meaning import rules_of_tiers
+from proxy.observing.recent import MAX_REQUESTS
+from proxy.observing.seen import Seen
 from proxy.outcome import Near
 from proxy.processes.gathering import Recall
-from proxy.recent import MAX_REQUESTS
-from proxy.seen import Seen
 from proxy.settings.semantic import Semantic
 
 _STEP = 0.005
@@ -23,7 +23,7 @@ _LOWEST = 0.5
 _NUM_STEPS = 100
 _MAX_SHOWN = 200
 RulesOf = Callable[[Semantic], Rules]
-"""See `proxy.meaning.rules_of_tiers`."""
+"""See `proxy.lookup.meaning.rules_of_tiers`."""
 
 
 class NearMiss(msgspec.Struct, frozen=True, kw_only=True):

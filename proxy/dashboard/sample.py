@@ -51,7 +51,7 @@ class Sample(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def sample_of(totals: Iterable[Metric], *, at: float) -> Sample:
-    """From the metrics' families (`proxy.metrics`)."""
+    """From the metrics' families (`proxy.observing.metrics`)."""
     requests: dict[str, int] = defaultdict(int)
     latency = {True: _Adding(), False: _Adding()}
     sums: dict[str, float] = defaultdict(float)

@@ -11,20 +11,20 @@ the whole batch is asked for as the client wrote it and passed on as it comes.
 from collections.abc import Iterable, Mapping
 from itertools import chain
 
-from proxy import large
 from proxy.answering import rest_of, with_type
-from proxy.cache import Cache
-from proxy.client import Client
 from proxy.deciding import Decider
 from proxy.embeddings.lookup import Batch, Piece, look_up, rescued, still_known
 from proxy.embeddings.making import Maker, Making
 from proxy.embeddings.part import Encoding, Part, answer_of
 from proxy.errors import UpstreamError
-from proxy.flight import Ending, Flight, Head, Listener
+from proxy.lookup.cache import Cache
+from proxy.lookup.servable import is_failure, not_cached, wants_refresh
+from proxy.misses.flight import Ending, Flight, Head, Listener
 from proxy.outcome import BatchHit, BatchMiss, word
+from proxy.port import large
+from proxy.port.client import Client
 from proxy.question import Question
 from proxy.reply import JSON, Answer, Reply, of_upstream_error
-from proxy.servable import is_failure, not_cached, wants_refresh
 
 _ABOUT_THE_INPUT = frozenset({400, 413, 422})
 """Statuses of refusals that may be about one input, perhaps another request's."""

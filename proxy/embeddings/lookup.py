@@ -7,12 +7,12 @@ import msgspec
 
 from proxy.answer import payload as payloads
 from proxy.answer.control import fits
-from proxy.cache import Cache
 from proxy.embeddings.part import Part, read
-from proxy.found import Found
+from proxy.lookup.cache import Cache
+from proxy.lookup.found import Found
+from proxy.lookup.servable import rescue, servable
 from proxy.outcome import Hit
 from proxy.question import Question
-from proxy.servable import rescue, servable
 
 
 class Piece(msgspec.Struct, frozen=True, kw_only=True):

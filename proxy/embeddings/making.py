@@ -10,7 +10,6 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 import msgspec
 
 from index.entry import Snapshot
-from proxy import large
 from proxy.answer.grammar import Discarded, read_bill, read_usage
 from proxy.answer.payload import Payload
 from proxy.answer.recording import Complete, Recording
@@ -18,10 +17,11 @@ from proxy.call import Surface, Usage
 from proxy.embeddings.lookup import Piece
 from proxy.embeddings.part import Part, alone, parts_of
 from proxy.errors import UpstreamBroken, UpstreamError
-from proxy.flight import Ending, Flight
-from proxy.flights import Flights
-from proxy.keeping import Keeper, NotKept
-from proxy.outgoing import Outgoing, head_of
+from proxy.misses.flight import Ending, Flight
+from proxy.misses.flights import Flights
+from proxy.misses.keeping import Keeper, NotKept
+from proxy.misses.outgoing import Outgoing, head_of
+from proxy.port import large
 from proxy.question import Question
 from proxy.request.headers import recorded
 from proxy.upstreams.base import UpstreamResponse

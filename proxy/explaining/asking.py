@@ -13,11 +13,11 @@ from proxy.errors import ClientError
 from proxy.explaining.comparing import beside, compare
 from proxy.explaining.explainer import Explainer
 from proxy.explaining.views import Comparison, Explanation
-from proxy.receiving import Receiver
-from proxy.recollection import Recollection, call_of
+from proxy.observing.recollection import Recollection, call_of
+from proxy.observing.seen import Seen
+from proxy.port.receiving import Receiver
 from proxy.request.wire import surface_of
-from proxy.seen import Seen
-from proxy.tenants import ANONYMOUS, CREDENTIAL_HEADERS, Identity
+from proxy.tenancy.tenants import ANONYMOUS, CREDENTIAL_HEADERS, Identity
 
 
 class Asked(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -6,7 +6,7 @@ from proxy.call import Usage
 from proxy.explaining.views import Cost
 from proxy.observing.prices import Prices, cost
 from proxy.question import Question
-from proxy.quotas import guess_tokens
+from proxy.tenancy.quotas import guess_tokens
 
 
 class Costs:

@@ -9,7 +9,6 @@ from msgspec import UNSET, Raw
 from index.store import Examined, Store
 from index.verdict import Rules
 from proxy.auditing.tier import Tier
-from proxy.cache import Cache
 from proxy.call import Call, Surface
 from proxy.deciding import Decider
 from proxy.explaining.costs import Costs
@@ -27,11 +26,12 @@ from proxy.explaining.views import (
     RouteView,
     TierView,
 )
-from proxy.found import Found
+from proxy.lookup.cache import Cache
+from proxy.lookup.found import Found
+from proxy.lookup.servable import servable
 from proxy.outcome import Bypass, Near, Outcome, SemanticHit, word
 from proxy.question import Question
 from proxy.request.invalidation import implicit_tags
-from proxy.servable import servable
 
 _MAX_INPUTS = 100
 

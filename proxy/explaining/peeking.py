@@ -9,7 +9,7 @@ from index.store import Examined, Lookup, NotStored, Store, Stored
 
 
 class Peeking:
-    """What a lookup would find, without counting as one. See `proxy.shelf.Shelf`."""
+    """What a lookup would find, without counting as one. See `proxy.lookup.shelf.Shelf`."""
 
     def __init__(self, store: Store) -> None:
         self._store = store

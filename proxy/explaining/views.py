@@ -6,7 +6,7 @@ import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
 from proxy.explaining.difference import Difference
-from proxy.seen import Seen
+from proxy.observing.seen import Seen
 
 
 class Reason(msgspec.Struct, frozen=True, kw_only=True):

@@ -5,13 +5,13 @@ from typing import TypeVar
 
 import msgspec
 
-from proxy.seen import Seen
+from proxy.observing.seen import Seen
 
 S = TypeVar("S", bound=Seen)
 
 
 class Erasure(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One tenant's data, or one user's, by the digest of its name (`proxy.subjects`)."""
+    """One tenant's data, or one user's, by the digest of its name (`proxy.tenancy.subjects`)."""
 
     tenant: str = ""
     subject: str = ""

@@ -9,9 +9,9 @@ from proxy.journal.erasure import Erasure
 from proxy.journal.files import Files
 from proxy.journal.line import erased, read_line, remembered_of, write_line
 from proxy.observing.lines import Lines
-from proxy.passage import Passage
-from proxy.recollection import Remembered
-from proxy.seen import Seen
+from proxy.observing.recollection import Remembered
+from proxy.observing.seen import Seen
+from proxy.port.passage import Passage
 from proxy.settings.record import Record
 
 log = logging.getLogger("rejoinder.record")

@@ -8,9 +8,9 @@ from msgspec import UNSET, Raw, UnsetType
 from proxy.call import Caller, Directives
 from proxy.journal.erasure import Erasure, without_words
 from proxy.journal.masking import masked
-from proxy.passage import Passage
-from proxy.recollection import Recollection, Remembered, recollection_of
-from proxy.seen import Seen
+from proxy.observing.recollection import Recollection, Remembered, recollection_of
+from proxy.observing.seen import Seen
+from proxy.port.passage import Passage
 
 FORMAT_VERSION = 1
 """Of a line. One of another version is passed over."""

@@ -5,8 +5,8 @@ from collections.abc import Callable
 
 from proxy.journal.erasure import Erasure
 from proxy.journal.journal import Journal, NoJournal, make_journal
-from proxy.passage import Passage
-from proxy.recent import Recent
+from proxy.observing.recent import Recent
+from proxy.port.passage import Passage
 from proxy.settings.config import Config
 
 _REMEMBERED_S = 3600.0
@@ -32,7 +32,7 @@ class Records:
         self._drop = drop
 
     def note(self, passage: Passage) -> None:
-        """A passage has ended, and is taken over (see `proxy.passage.Watcher`)."""
+        """A passage has ended, and is taken over (see `proxy.port.passage.Watcher`)."""
         gone: frozenset[str] = frozenset()
         for erasure in self._erasures:
             if passage.arrived_at <= erasure.at and passage.surface is not None:

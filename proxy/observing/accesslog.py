@@ -6,8 +6,8 @@ from datetime import UTC, datetime
 import msgspec
 
 from proxy.observing.lines import Lines
-from proxy.passage import Passage
-from proxy.seen import Ended, Seen
+from proxy.observing.seen import Ended, Seen
+from proxy.port.passage import Passage
 
 
 class AccessLine(msgspec.Struct, frozen=True, kw_only=True):
@@ -50,7 +50,7 @@ class AccessLine(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AccessLog:
-    """Logs each passage. See `proxy.passage.Watcher`."""
+    """Logs each passage. See `proxy.port.passage.Watcher`."""
 
     def __init__(self, lines: Lines) -> None:
         self._lines = lines

@@ -3,15 +3,15 @@
 import asyncio
 
 from proxy.call import Headers
-from proxy.counting import Counting
-from proxy.metrics import Metrics
 from proxy.observing.accesslog import AccessLog
+from proxy.observing.counting import Counting
 from proxy.observing.lines import Lines
+from proxy.observing.metrics import Metrics
 from proxy.observing.prices import Prices
 from proxy.observing.spending import Spending
 from proxy.observing.timing import Timing
 from proxy.observing.tracing import NotTraced, Traced, make_tracing
-from proxy.passage import Passage
+from proxy.port.passage import Passage
 from proxy.settings.config import Config
 
 _FLUSH_EVERY_S = 1.0
@@ -38,7 +38,7 @@ class Desk:
         return self._tracing.begin(headers)
 
     def note(self, passage: Passage) -> None:
-        """It has ended. See `proxy.passage.Watcher`."""
+        """It has ended. See `proxy.port.passage.Watcher`."""
         self._counting.note(passage)
         self._tracing.note(passage)
         if self._log is not None:

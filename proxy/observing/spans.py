@@ -9,11 +9,11 @@ from typing import Literal
 import msgspec
 
 from proxy.call import Surface
+from proxy.observing.seen import Seen
 from proxy.observing.timing import Leg, Timing
 from proxy.observing.traceparent import Trace
 from proxy.outcome import Bypass, Miss
-from proxy.passage import Passage
-from proxy.seen import Seen
+from proxy.port.passage import Passage
 
 Kind = Literal["server", "client", "internal"]
 Attributes = dict[str, str | int | float | bool | tuple[str, ...]]

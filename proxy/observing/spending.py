@@ -4,9 +4,9 @@ from typing import Protocol
 
 from proxy.answer.grammar import Bill
 from proxy.call import Surface, Usage
-from proxy.metrics import Metrics
+from proxy.observing.metrics import Metrics
 from proxy.observing.prices import Prices, cost
-from proxy.routing import Route
+from proxy.request.routing import Route
 
 
 class Used(Protocol):

@@ -16,7 +16,7 @@ from proxy.observing.spans import (
 )
 from proxy.observing.timing import Leg, Timing
 from proxy.observing.traceparent import Trace, trace_of
-from proxy.passage import Passage
+from proxy.port.passage import Passage
 from proxy.settings.observing import Tracing
 
 
@@ -64,7 +64,7 @@ class Traced:
         return Timing(trace=trace, when_leg_ends=self._leg_ended)
 
     def note(self, passage: Passage) -> None:
-        """See `proxy.passage.Watcher`."""
+        """See `proxy.port.passage.Watcher`."""
         trace = passage.timing.trace
         if trace is not None and trace.is_sampled:
             for span in spans_of(passage, trace):

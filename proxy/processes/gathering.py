@@ -8,10 +8,10 @@ import msgspec
 from proxy.auditing.reports import Reports, Verdict
 from proxy.journal.erasure import Erasure
 from proxy.journal.records import Records
+from proxy.observing.recent import newest_of
+from proxy.observing.recollection import Remembered
+from proxy.observing.seen import Seen
 from proxy.processes.counts import Counts
-from proxy.recent import newest_of
-from proxy.recollection import Remembered
-from proxy.seen import Seen
 
 PATIENCE_S = 5.0
 """How long the others may take."""

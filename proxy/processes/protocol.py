@@ -12,9 +12,9 @@ from proxy.call import Headers
 from proxy.errors import error_body
 from proxy.outcome import REFUSED, headers_of
 from proxy.processes.corked import Corked
-from proxy.requestid import request_id
+from proxy.request.requestid import request_id
+from proxy.request.target import is_cached
 from proxy.settings.units import Duration
-from proxy.target import is_cached
 
 
 class Patience(msgspec.Struct, frozen=True, kw_only=True):
@@ -42,7 +42,7 @@ class BoundedProtocol(HttpToolsProtocol):
     """Refuses endless request lines, headers and trailers while they come in, and requests that
     never come to their end. What it has to answer by itself, it answers as the application would.
 
-    The parser collects heads, however long they are; the limit of the config (`proxy.receiving`)
+    The parser collects heads, however long they are; the config's limit (`proxy.port.receiving`)
     can count only what is complete. The bound is uvicorn's setting
     `h11_max_incomplete_event_size`, which this parser otherwise leaves unused.
     """

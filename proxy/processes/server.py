@@ -14,7 +14,7 @@ from pathlib import Path
 import msgspec
 import uvicorn
 
-from proxy.asgi import Application
+from proxy.port.asgi import Application
 from proxy.processes.protocol import BoundedProtocol, Patience
 from proxy.settings.address import Address, Tcp, Unix
 from proxy.settings.listeners import Tls
@@ -180,7 +180,7 @@ class _Uvicorn(uvicorn.Server):
 
 
 class _BrokenStreams(logging.Filter):
-    """A stream whose upstream died is cut off on purpose (`proxy.dataport`) and logged there."""
+    """A stream whose upstream died is cut off on purpose and logged (`proxy.port.dataport`)."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         return "without completing response" not in record.getMessage()

@@ -17,7 +17,6 @@ from prometheus_client import values
 from index.errors import StoreUnusable
 from proxy.app import Member, Proxy
 from proxy.errors import ConfigError
-from proxy.meters import SharedMeters
 from proxy.processes import collector
 from proxy.processes.control import (
     Adopt,
@@ -45,6 +44,7 @@ from proxy.processes.siblings import Siblings
 from proxy.settings.address import parse_address
 from proxy.settings.file import parse
 from proxy.storing import open_store
+from proxy.tenancy.meters import SharedMeters
 
 
 class Worker:

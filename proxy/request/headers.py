@@ -20,7 +20,7 @@ import hashlib
 import re
 
 from proxy.call import Headers
-from proxy.tenants import CREDENTIAL_HEADERS
+from proxy.tenancy.tenants import CREDENTIAL_HEADERS
 
 _HOP_BY_HOP = frozenset({
     b"connection", b"keep-alive", b"te", b"trailer", b"transfer-encoding", b"upgrade",

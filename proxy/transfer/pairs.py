@@ -7,14 +7,14 @@ from msgspec import Raw
 
 from index.entry import Snapshot
 from proxy.answer.recording import record_plain
-from proxy.cache import Cache
 from proxy.call import UNLIMITED, Call, Headers, Surface
 from proxy.deciding import Decider
 from proxy.errors import ClientError
-from proxy.keeping import Keeper, NotKept
+from proxy.lookup.cache import Cache
+from proxy.misses.keeping import Keeper, NotKept
 from proxy.outcome import ExactHit
+from proxy.port.receiving import Receiver
 from proxy.question import Question
-from proxy.receiving import Receiver
 from proxy.request.choices import num_choices
 from proxy.request.wire import surface_of
 from proxy.transfer.tally import Fate, Kind, refused

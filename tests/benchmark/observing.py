@@ -45,9 +45,9 @@ def _say_where() -> None:
 
 
 async def _measure(rounds: int, *, files: bool) -> None:
-    from proxy.counting import Counting
-    from proxy.metrics import Metrics
     from proxy.observing.accesslog import line_of
+    from proxy.observing.counting import Counting
+    from proxy.observing.metrics import Metrics
     from proxy.observing.prices import Prices
     from proxy.observing.servertiming import server_timing
     from proxy.observing.spans import spans_of
@@ -117,7 +117,7 @@ def _passage():
     from proxy.call import Surface
     from proxy.observing.timing import Timing
     from proxy.outcome import ExactHit
-    from proxy.passage import Passage
+    from proxy.port.passage import Passage
     from proxy.reply import Answer, Reply
 
     entry = Entry(

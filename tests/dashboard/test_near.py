@@ -5,7 +5,7 @@ from misbehaving import serving
 from running import good, running
 
 from proxy.dashboard.near import ladder_of, served_up_to
-from proxy.meaning import rules_of_tiers
+from proxy.lookup.meaning import rules_of_tiers
 from proxy.outcome import Near
 from proxy.settings.embedder import Embedder
 from proxy.settings.semantic import Semantic

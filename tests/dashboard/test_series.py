@@ -5,7 +5,7 @@ from prometheus_client import CollectorRegistry
 
 from proxy.dashboard.sample import Buckets, Sample, sample_of
 from proxy.dashboard.series import quantile_ms, series, whole
-from proxy.metrics import Metrics
+from proxy.observing.metrics import Metrics
 
 
 def at(minute: int, **requests: int) -> Sample:

@@ -20,7 +20,7 @@ import pytest
 import yaml
 from compose_spec import ComposeSpecification, PyCompose
 
-from proxy.gate import gate_of
+from proxy.admin.gate import gate_of
 from proxy.settings.file import parse
 
 ROOT = Path(__file__).parents[2]

@@ -139,6 +139,7 @@ REFUSED = {
         ("what is heavier than lead", "what is heavier, lead"),
         ("is every room but one free", "is every room or one free"),
         ("is each of the rooms but the hall warm", "are the rooms and the hall warm"),
+        ("is everyone but she warm", "is everyone and she warm"),
         ("which rooms but mine are warm", "which rooms like mine are warm"),
         ("is the team but Olga warm", "is the team and Olga warm"),
         ("who lives next door but one", "who lives next door"),

@@ -25,16 +25,16 @@ from stating import MODELS, NAMED, TEXTS, Ask, Stating
 
 from index.store import ALL, Purge, Store
 from proxy.auditing.audits import Audits
-from proxy.cache import Cache
-from proxy.dataport import DataPort
-from proxy.meters import OwnMeters
-from proxy.metrics import Metrics
+from proxy.lookup.cache import Cache
+from proxy.observing.metrics import Metrics
 from proxy.observing.prices import Prices
 from proxy.observing.spending import Spending
 from proxy.observing.timing import Timing
+from proxy.port.dataport import DataPort
 from proxy.settings.config import Config
 from proxy.settings.file import load
 from proxy.site import Shared, Site, make_site
+from proxy.tenancy.meters import OwnMeters
 from proxy.upstreams.pool import Pool
 
 CONFIG = """

@@ -17,7 +17,7 @@ from proxy.analyzing.tiers import tier_changes
 from proxy.analyzing.written import read_written, write_lines
 from proxy.auditing.audits import Audits
 from proxy.cli import main
-from proxy.metrics import Metrics
+from proxy.observing.metrics import Metrics
 from proxy.settings.config import Policy
 from proxy.settings.embedder import Embedder
 from proxy.settings.file import parse
@@ -102,6 +102,19 @@ def test_a_fragment_that_breaks_hits_is_found_and_its_rule_proposed(analyze):
     assert policy["gains"][0]["name"] == "strip: uuid"
     assert policy["gains"][0]["hits"] == policy["proposed_exact"] == 9
     assert "+    strip:\n+    - uuid\n" in policy["diff"]
+
+
+def test_rules_that_only_help_together_are_proposed_together(analyze):
+    lines = [
+        line(float(n), "Why?", system=f"Id 3f2c1a9e-1111-4222-8333-44445555{n:04d} at "
+             f"2026-01-10T10:00:{n:02d}Z")
+        for n in range(10)
+    ]  # fmt: skip
+    (policy,) = analyze(lines)["policies"]
+    assert not {"strip: uuid", "strip: timestamp"} & {gain["name"] for gain in policy["gains"]}
+    assert policy["proposed_exact"] == 9
+    added = [text for text in policy["diff"].splitlines() if text.startswith("+    - ")]
+    assert sorted(added) == ["+    - timestamp", "+    - uuid"]
 
 
 def test_what_may_be_the_question_is_found_and_not_proposed(analyze):

@@ -10,7 +10,7 @@ from proxy.answer.payload import Payload
 from proxy.answer.replay import Replays
 from proxy.answering import Answering
 from proxy.call import Surface, Usage
-from proxy.flight import Ending, Flight, Head
+from proxy.misses.flight import Ending, Flight, Head
 
 POISON = Payload(
     surface=Surface.CHAT,

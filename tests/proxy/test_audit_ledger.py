@@ -10,7 +10,7 @@ from index.memory import MemoryStore
 from proxy.auditing import ledger as ledger_file
 from proxy.auditing.ledger import Ledger
 from proxy.auditing.tier import mark_of, name_of, pair_of
-from proxy.metrics import Metrics
+from proxy.observing.metrics import Metrics
 from proxy.settings.config import Policy, Store
 from proxy.settings.semantic import Semantic
 from proxy.storing import open_store

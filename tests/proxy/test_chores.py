@@ -13,7 +13,7 @@ from index.memory import MemoryStore
 from index.semantic import NoSemantic
 from index.store import Changes
 from proxy import chores
-from proxy.metrics import Metrics
+from proxy.observing.metrics import Metrics
 
 NUM_ENTRIES = 40
 

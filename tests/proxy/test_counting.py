@@ -4,12 +4,12 @@ import pytest
 
 from index.entry import Entry, Snapshot
 from proxy.call import Surface, Usage
-from proxy.counting import Counting
-from proxy.metrics import Metrics
+from proxy.observing.counting import Counting
+from proxy.observing.metrics import Metrics
 from proxy.observing.prices import Prices, cost
 from proxy.observing.timing import Phase, Timing
 from proxy.outcome import Bypass, ExactHit
-from proxy.passage import Passage
+from proxy.port.passage import Passage
 from proxy.reply import Answer, Reply
 from proxy.settings.observing import Price
 

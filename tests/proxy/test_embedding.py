@@ -11,7 +11,7 @@ from redis_servers import RedisServer
 from running import Running, good, running
 
 from index.embedders import remote_embedder
-from proxy import embedding
+from proxy.lookup import embedding
 
 CONFIG = """
 listen: 127.0.0.1:0

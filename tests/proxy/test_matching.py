@@ -3,7 +3,7 @@
 import pytest
 
 from proxy.call import Surface
-from proxy.matching import Facts, Matcher, prompt_bytes
+from proxy.request.matching import Facts, Matcher, prompt_bytes
 from proxy.settings.config import Match, Span
 from proxy.settings.units import Bytes
 

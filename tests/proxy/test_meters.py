@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from proxy.meters import OwnMeters, SharedMeters
+from proxy.tenancy.meters import OwnMeters, SharedMeters
 
 NOW = 1000.0
 

@@ -10,13 +10,13 @@ from pausing import open_stores
 
 from index.memory import MemoryStore
 from index.store import Lookup
-from proxy.cache import Cache
-from proxy.flights import Flights
-from proxy.keeping import Keeper
+from proxy.lookup.cache import Cache
+from proxy.lookup.servable import rescue
+from proxy.misses.flights import Flights
+from proxy.misses.keeping import Keeper
 from proxy.outcome import SemanticHit
 from proxy.pipeline import Pipeline
 from proxy.reply import Answer
-from proxy.servable import rescue
 
 MAX_SEEDS = 1500
 

@@ -11,10 +11,10 @@ from running import BEGIN, DONE, USAGE_CHUNK, chunk, completion, good, running, 
 
 from proxy.call import UNLIMITED
 from proxy.errors import ClientError
-from proxy.meters import OwnMeters
-from proxy.quotas import Quotas, guess_tokens, with_limits
 from proxy.settings.config import Config, Limits, Tenants
 from proxy.settings.listeners import Quota
+from proxy.tenancy.meters import OwnMeters
+from proxy.tenancy.quotas import Quotas, guess_tokens, with_limits
 
 CONFIG = """
 listen: 127.0.0.1:0

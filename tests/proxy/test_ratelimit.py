@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.ratelimit import WINDOW_S, correct, take
+from proxy.tenancy.ratelimit import WINDOW_S, correct, take
 
 
 def test_a_minutes_worth_passes_at_once_and_the_next_waits_for_its_share():

@@ -11,11 +11,11 @@ from running import CONFIG, completion, good, running
 
 from index.entry import Entry, Snapshot
 from proxy.call import Call, Caller, Directives, Surface
+from proxy.observing.recent import Recent, newest_of
 from proxy.observing.timing import Timing
 from proxy.outcome import ExactHit, Miss, Near
-from proxy.passage import Passage
+from proxy.port.passage import Passage
 from proxy.question import Question
-from proxy.recent import Recent, newest_of
 from proxy.reply import Answer, Reply
 
 SEMANTIC = """

@@ -3,8 +3,8 @@
 import pytest
 
 from proxy.errors import ClientError
-from proxy.matching import Facts
-from proxy.routing import Model, Router, names_of
+from proxy.request.matching import Facts
+from proxy.request.routing import Model, Router, names_of
 from proxy.settings.config import CacheUse, Config, Match, ModelRewrite, Policy
 from proxy.settings.config import Route as RouteConfig
 from proxy.settings.upstreams import Upstream as UpstreamConfig

@@ -1,7 +1,7 @@
 """The frames of one stream."""
 
 from proxy.answer.grammar import Frame, FrameKind
-from proxy.tape import Tape
+from proxy.misses.tape import Tape
 
 
 def frames(*sizes: int) -> list[Frame]:

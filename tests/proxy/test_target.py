@@ -9,7 +9,7 @@ from running import CONFIG, running
 
 from proxy.call import Surface
 from proxy.errors import ClientError
-from proxy.target import Target, target_of
+from proxy.request.target import Target, target_of
 
 
 @pytest.mark.parametrize("surface", Surface)

@@ -5,7 +5,7 @@ import pytest
 from proxy.errors import ClientError
 from proxy.settings import config as written
 from proxy.settings.units import Secret
-from proxy.tenants import ANONYMOUS, Tenants
+from proxy.tenancy.tenants import ANONYMOUS, Tenants
 
 
 def bearer(key, scheme="Bearer"):

@@ -10,7 +10,7 @@ from meaning.policies import Serves
 from meaning.sets import Row, Rows
 from meaning.vectors import Vector
 from proxy.call import Caller, Directives, Surface
-from proxy.recollection import Recollection, call_of
+from proxy.observing.recollection import Recollection, call_of
 from proxy.request.fingerprint import fingerprint
 from proxy.settings.config import Policy
 from proxy.settings.semantic import Semantic

@@ -8,22 +8,22 @@ from collections.abc import AsyncIterator
 import msgspec
 
 from index.entry import Snapshot
-from proxy import large
 from proxy.answer.grammar import DONE_FRAME, Frame
 from proxy.answer.payload import Payload
 from proxy.answer.recording import Complete, Recording, StreamRecorder, record_plain
 from proxy.answer.replay import Unreplayable, plain
 from proxy.call import Usage
 from proxy.errors import UpstreamBroken, UpstreamError
-from proxy.flight import Ending, Flight, Head
-from proxy.flights import Flights
-from proxy.found import Found
-from proxy.keeping import Keeper
-from proxy.late import give_up
-from proxy.outgoing import Outgoing, head_of
+from proxy.lookup.found import Found
+from proxy.lookup.late import give_up
+from proxy.misses.flight import Ending, Flight, Head
+from proxy.misses.flights import Flights
+from proxy.misses.keeping import Keeper
+from proxy.misses.outgoing import Outgoing, head_of
+from proxy.misses.turns import NoTurns, Turns
+from proxy.port import large
 from proxy.question import Question
 from proxy.request.choices import num_choices
-from proxy.turns import NoTurns, Turns
 from proxy.upstreams.base import UpstreamResponse
 
 log = logging.getLogger("rejoinder.forward")

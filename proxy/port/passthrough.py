@@ -5,16 +5,16 @@ import contextlib
 from collections.abc import AsyncGenerator, AsyncIterator
 from typing import Any
 
-from proxy.asgi import Scope
 from proxy.call import Headers
-from proxy.client import Client
 from proxy.errors import ClientLeft
-from proxy.matching import Facts
-from proxy.passage import Passage
+from proxy.port.asgi import Scope
+from proxy.port.client import Client
+from proxy.port.passage import Passage
 from proxy.reply import Reply
 from proxy.request.headers import forwarded, passed_on
-from proxy.routing import Router
-from proxy.tenants import Identity
+from proxy.request.matching import Facts
+from proxy.request.routing import Router
+from proxy.tenancy.tenants import Identity
 from proxy.upstreams.base import UpstreamRequest, UpstreamResponse
 from proxy.upstreams.fallback import Sender
 

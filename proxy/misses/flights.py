@@ -2,7 +2,7 @@
 
     Flights ── key ──> Flight <── listens ── Listener (one a client)
                           ^
-                          └── fills ── the task that talks to the upstream (`proxy.forwarding`)
+                          └── fills ── the task that asks the upstream (`proxy.misses.forwarding`)
 
 The task belongs to the flight, not to the client that caused it: the first client may leave and the
 others go on. A late listener gets at once what has already arrived, then follows live.
@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable
 
 from index.entry import Snapshot
 from proxy.errors import UpstreamBroken, UpstreamError
-from proxy.flight import Ending, Flight, Listener
+from proxy.misses.flight import Ending, Flight, Listener
 
 
 class Flights:

@@ -1,7 +1,7 @@
 """Where the states of meters live: in this process, or in a file that all workers share.
 
-A state is the time when a meter will be empty (`proxy.ratelimit`); one that is past says nothing,
-and may be forgotten.
+A state is the time when a meter will be empty (`proxy.tenancy.ratelimit`); one that is past says
+nothing, and may be forgotten.
 """
 
 import contextlib

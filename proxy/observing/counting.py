@@ -7,19 +7,19 @@ asked for: an exact hit would otherwise spend more time on its metrics than on i
 from collections import defaultdict
 
 from proxy.call import Surface
-from proxy.metrics import LATENCY_S, Metrics
 from proxy.observing.buckets import pour
 from proxy.observing.hitrate import LEFT
+from proxy.observing.metrics import LATENCY_S, Metrics
 from proxy.observing.prices import Prices, cost
 from proxy.observing.saving import Saving, savings_of
 from proxy.observing.tally import Saved, Times
 from proxy.outcome import reasons_of, word
-from proxy.passage import Passage
+from proxy.port.passage import Passage
 from proxy.reply import Answer
 
 
 class Counting:
-    """Counts each passage once. See `proxy.passage.Watcher`."""
+    """Counts each passage once. See `proxy.port.passage.Watcher`."""
 
     def __init__(self, metrics: Metrics, *, prices: Prices) -> None:
         self.prices = prices

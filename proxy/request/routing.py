@@ -6,7 +6,7 @@ from typing import Literal
 import msgspec
 
 from proxy.errors import ClientError
-from proxy.matching import Facts, Matcher
+from proxy.request.matching import Facts, Matcher
 from proxy.settings import config as written
 from proxy.settings.glob import is_literal
 from proxy.upstreams.base import Upstream

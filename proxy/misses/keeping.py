@@ -15,11 +15,11 @@ from proxy.answer.control import Control, control_of
 from proxy.answer.freshness import lifetimes
 from proxy.answer.grammar import Bill
 from proxy.answer.recording import Complete, Recording
-from proxy.cache import Cache
 from proxy.call import Headers
 from proxy.deciding import Decider
-from proxy.found import Found
-from proxy.metrics import Metrics
+from proxy.lookup.cache import Cache
+from proxy.lookup.found import Found
+from proxy.observing.metrics import Metrics
 from proxy.observing.spending import Spending
 from proxy.question import Question
 from proxy.request.invalidation import Tagged, Untaggable, implicit_tags, response_tags

@@ -4,8 +4,8 @@ import contextlib
 
 from index.embedders.embedding_server import Reply
 from index.errors import EmbedderFault
-from proxy import large
 from proxy.errors import UpstreamError
+from proxy.port import large
 from proxy.settings.embedder import Embedder
 from proxy.settings.units import Duration
 from proxy.settings.upstreams import Timeout, Upstream

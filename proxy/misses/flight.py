@@ -19,7 +19,7 @@ from proxy.answer.payload import Payload
 from proxy.call import Call, Headers, Usage
 from proxy.embeddings.part import Part
 from proxy.errors import ClientLeft, UpstreamBroken, UpstreamError
-from proxy.tape import Tape
+from proxy.misses.tape import Tape
 
 WINDOW_BYTES = 256 * 2**10
 """How far the upstream may be ahead of the fastest listener, once nothing is recorded."""
@@ -44,7 +44,7 @@ class Head(msgspec.Struct, frozen=True, kw_only=True):
     """Whose credential it was asked for with (`Caller.credential_id`); empty when it was nobody's
     but ours."""
     in_pieces: bool = False
-    """A plain body that comes through frames, since it is too large to be held (`proxy.large`)."""
+    """A plain body that comes through frames, too large to be held (`proxy.port.large`)."""
 
     def suits(self, call: Call) -> bool:
         """The answer may also be given to this request. A refusal of somebody's credential may not:

@@ -20,15 +20,15 @@ from index.volatility.examples import Learned, NothingLearned
 from proxy.answer.freshness import MOST_LATENCIES, Fresh, Stale, is_due_early
 from proxy.auditing.ledger import Tiers
 from proxy.auditing.tier import Tier
-from proxy.found import Found
-from proxy.late import MAX_LATE, Late, brought, give_up
-from proxy.meaning import examples_of
-from proxy.metrics import Metrics
+from proxy.lookup.found import Found
+from proxy.lookup.late import MAX_LATE, Late, brought, give_up
+from proxy.lookup.meaning import examples_of
+from proxy.lookup.refusal import rules_now
+from proxy.lookup.shelf import Shelf
+from proxy.lookup.trial import Trial, freshness_of
+from proxy.observing.metrics import Metrics
 from proxy.outcome import ExactHit, SemanticHit
 from proxy.question import Question
-from proxy.refusal import rules_now
-from proxy.shelf import Shelf
-from proxy.trial import Trial, freshness_of
 
 log = logging.getLogger("rejoinder.cache")
 

@@ -44,7 +44,7 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True):
     """Of the answer, wherever it came from; 0 where nobody counted."""
     output_tokens: int = 0
     subjects: tuple[str, ...] = ()
-    """Digests of the users that it names (`proxy.subjects`)."""
+    """Digests of the users that it names (`proxy.tenancy.subjects`)."""
     first_ms: float | None = None
     """Until the answer began."""
     total_ms: float

@@ -12,10 +12,10 @@ from collections.abc import Callable, Mapping
 
 from proxy.call import UNLIMITED, Grant, Headers
 from proxy.errors import ClientError
-from proxy.meters import Meters
-from proxy.ratelimit import Reading, correct, take
 from proxy.settings.config import Config
 from proxy.settings.listeners import Quota
+from proxy.tenancy.meters import Meters
+from proxy.tenancy.ratelimit import Reading, correct, take
 
 _BYTES_PER_TOKEN = 4
 _LONGEST_GUESS_BYTES = 64 * 2**10

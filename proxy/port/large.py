@@ -9,7 +9,7 @@ from collections.abc import AsyncGenerator, AsyncIterator
 import msgspec
 
 from proxy.answer.grammar import Discarded, Frame, FrameKind
-from proxy.flight import Ending, Flight, Head, Listener
+from proxy.misses.flight import Ending, Flight, Head, Listener
 from proxy.upstreams.opening import MAX_WHOLE_BYTES
 
 TOO_LARGE = Discarded(reason="too large to be held")

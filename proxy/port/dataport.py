@@ -16,16 +16,15 @@ import msgspec
 from litestar import Litestar
 from litestar.di import Provide
 
-from proxy.asgi import Application, Message, Receive, Scope, Send
 from proxy.call import Headers
-from proxy.client import Client
 from proxy.errors import ClientError, ClientLeft, UpstreamError
 from proxy.health import PATHS, Health, healthz, readyz
 from proxy.observing.servertiming import server_timing
 from proxy.observing.timing import Timing
 from proxy.outcome import REFUSED, headers_of
-from proxy.passage import Passage, Watcher
-from proxy.quotas import with_limits
+from proxy.port.asgi import Application, Message, Receive, Scope, Send
+from proxy.port.client import Client
+from proxy.port.passage import Passage, Watcher
 from proxy.reply import (
     JSON,
     Answer,
@@ -34,10 +33,11 @@ from proxy.reply import (
     of_fault,
     of_upstream_error,
 )
-from proxy.requestid import request_id as id_of
-from proxy.routing import Router
+from proxy.request.requestid import request_id as id_of
+from proxy.request.routing import Router
+from proxy.request.target import Target, is_cached, target_of
 from proxy.site import Site
-from proxy.target import Target, is_cached, target_of
+from proxy.tenancy.quotas import with_limits
 
 log = logging.getLogger("rejoinder.data")
 

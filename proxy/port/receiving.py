@@ -2,15 +2,15 @@
 
 from collections.abc import Callable
 
-from proxy.asgi import Receive
 from proxy.call import Call, Grant, Headers, Surface
 from proxy.errors import ClientError, ClientLeft
 from proxy.observing.timing import Timing
+from proxy.port.asgi import Receive
 from proxy.request import directives, wire
 from proxy.request.headers import is_looping
 from proxy.settings.config import Limits
 from proxy.settings.units import Bytes
-from proxy.tenants import Identity, Tenants
+from proxy.tenancy.tenants import Identity, Tenants
 
 
 class Receiver:

@@ -5,10 +5,10 @@ import msgspec
 from msgspec import Raw
 
 from proxy.call import Call, Caller, Directives, Headers, Surface
+from proxy.observing.seen import Seen
 from proxy.question import Question
 from proxy.request import wire
-from proxy.seen import Seen
-from proxy.tenants import CREDENTIAL_HEADERS
+from proxy.tenancy.tenants import CREDENTIAL_HEADERS
 
 _SECRETS = frozenset((*CREDENTIAL_HEADERS, b"cookie", b"proxy-authorization"))
 

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Callable
 
-from proxy.asgi import Receive
+from proxy.port.asgi import Receive
 
 
 class Client:

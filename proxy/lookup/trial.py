@@ -12,10 +12,10 @@ from index.store import Lookup
 from index.verdict import Rules
 from proxy.answer.freshness import Fresh, Stale, Unusable, judge
 from proxy.auditing.tier import KNOWN_WRONG, Tier, mark_of
-from proxy.found import Found
+from proxy.lookup.found import Found
+from proxy.lookup.refusal import near_of, refusal, rules_now
 from proxy.outcome import Near, SemanticHit
 from proxy.question import Question
-from proxy.refusal import near_of, refusal, rules_now
 
 
 class Get(Protocol):

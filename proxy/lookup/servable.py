@@ -1,7 +1,7 @@
 """Which of what was found may be served, and what is said when nothing is. Pure."""
 
 from proxy.errors import ClientError
-from proxy.found import Found
+from proxy.lookup.found import Found
 from proxy.outcome import ExactHit, Hit, StaleHit
 from proxy.question import Question
 from proxy.reply import Reply, of_client_error

@@ -7,7 +7,8 @@ from typing import assert_never
 import msgspec
 
 from proxy.call import Surface, Usage
-from proxy.flight import Ending
+from proxy.misses.flight import Ending
+from proxy.observing.seen import Ended, Seen
 from proxy.observing.timing import Timing
 from proxy.outcome import (
     BatchHit,
@@ -25,7 +26,6 @@ from proxy.outcome import (
 )
 from proxy.question import Question
 from proxy.reply import Answer
-from proxy.seen import Ended, Seen
 
 _NO_USAGE = Usage()
 _NO_ENDING = Ending()

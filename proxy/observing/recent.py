@@ -6,10 +6,10 @@ from collections import deque
 from collections.abc import Collection, Sequence
 
 from proxy.journal.erasure import Erasure, without_words
-from proxy.passage import Passage
+from proxy.observing.recollection import Remembered, recollection_of
+from proxy.observing.seen import Seen
+from proxy.port.passage import Passage
 from proxy.question import Question
-from proxy.recollection import Remembered, recollection_of
-from proxy.seen import Seen
 
 MAX_REQUESTS = 1000
 """Of a process."""

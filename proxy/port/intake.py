@@ -8,15 +8,15 @@ from collections.abc import Callable
 
 import msgspec
 
-from proxy.asgi import Receive, Scope
 from proxy.call import Headers, Surface
 from proxy.deciding import Decider
 from proxy.observing.timing import Timing
-from proxy.passing import Passing
+from proxy.port.asgi import Receive, Scope
+from proxy.port.receiving import Receiver, read_body
 from proxy.question import Question
-from proxy.quotas import Quotas
-from proxy.receiving import Receiver, read_body
-from proxy.tenants import Identity
+from proxy.request.passing import Passing
+from proxy.tenancy.quotas import Quotas
+from proxy.tenancy.tenants import Identity
 
 _LONGEST_BYTES = 16 * 2**10
 """Of a request that is remembered: its body, query and headers together."""

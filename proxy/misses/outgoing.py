@@ -7,11 +7,11 @@ import msgspec
 
 from index.entry import Snapshot
 from proxy.errors import UpstreamRedirect
-from proxy.flight import Head
-from proxy.provenance import provenance_of
+from proxy.misses.flight import Head
 from proxy.question import Question
 from proxy.request import wire
 from proxy.request.headers import forwarded
+from proxy.request.provenance import provenance_of
 from proxy.upstreams.base import Provenance, Upstream, UpstreamRequest, UpstreamResponse
 from proxy.upstreams.fallback import Sender
 

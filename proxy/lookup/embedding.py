@@ -14,9 +14,9 @@ from index.semantic import NoSemantic, SemanticIndex
 from index.store import Store
 from index.volatility.examples import NothingLearned
 from proxy import chores
-from proxy.cache import Cache
 from proxy.health import Health
-from proxy.metrics import Metrics
+from proxy.lookup.cache import Cache
+from proxy.observing.metrics import Metrics
 from proxy.settings.embedder import Embedder as Settings
 
 if TYPE_CHECKING:
@@ -142,7 +142,7 @@ async def _open_remote(settings: Settings) -> Opened:
     from index.embedders.embedding_wire import Model
     from index.embedders.remote_embedder import RemoteEmbedder
     from index.embedders.scripts import LATIN
-    from proxy.embeddings_server import EmbeddingServer
+    from proxy.lookup.embeddings_server import EmbeddingServer
 
     scripts = _scripts(settings) or LATIN
     server = EmbeddingServer(settings)

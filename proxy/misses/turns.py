@@ -15,7 +15,7 @@ from index.lease import Granted, Lease, Leases
 from proxy.answer import payload as payloads
 from proxy.answer.control import fits
 from proxy.answer.payload import Payload
-from proxy.cache import Cache
+from proxy.lookup.cache import Cache
 from proxy.question import Question
 
 log = logging.getLogger("rejoinder.turns")
