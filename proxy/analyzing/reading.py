@@ -30,15 +30,25 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Unread(msgspec.Struct, frozen=True, kw_only=True):
-    """A line that cannot be asked again; `line` counts from 1."""
+    """A line that cannot be asked again; `line` counts from 1. `older`: of the file before."""
 
     line: int
     reason: str
+    older: bool = False
 
 
 def read(path: Path) -> Iterator[Entry | Unread]:
     """Lines of the request log with their bodies, of OpenAI's batch files (`{"url", "body"}`), or
-    bodies alone. Raises OSError."""
+    bodies alone. Those of the older file that the request log keeps beside it, `PATH.1`, come
+    first. Raises OSError."""
+    older = path.with_name(f"{path.name}.1")
+    if older.is_file():
+        for one in _read_file(older):
+            yield msgspec.structs.replace(one, older=True) if isinstance(one, Unread) else one
+    yield from _read_file(path)
+
+
+def _read_file(path: Path) -> Iterator[Entry | Unread]:
     with path.open("rb") as lines:
         for number, text in enumerate(lines, start=1):
             if text.strip():

@@ -60,7 +60,8 @@ async def analyze(
             continue
         num_unread += 1
         if len(problems) < _MAX_PROBLEMS:
-            problems.append(f"line {one.line}: {one.reason}")
+            where = f"{log.name}.1, line" if one.older else "line"
+            problems.append(f"{where} {one.line}: {one.reason}")
     embedded = await open_embedded(config.embedder, max_texts=len(entries))
     upstreams = {
         name: make_upstream(name, one, engine=None, say=lambda _: None, look=_nothing)

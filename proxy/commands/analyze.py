@@ -44,9 +44,9 @@ def analyze(
     Parameters
     ----------
     log
-        The lines.
+        The lines. Those of the older file beside it, `LOG.1`, are read, too.
     config
-        The config; without one, exact answers that are shared for an hour.
+        The config; without one, exact answers that are shared for an hour, by one that is shown.
     embedder
         Where the config has none: the model to try answers by meaning with, a path, `package:NAME`
         or `hf:ORG/NAME`.
@@ -58,6 +58,7 @@ def analyze(
     """
     import asyncio
     import os
+    from textwrap import indent
 
     import msgspec
 
@@ -87,6 +88,9 @@ def analyze(
     if as_json:
         print_json(msgspec.json.encode(report))
     else:
+        if config is None:
+            print_line("without --config the log is replayed against")
+            print_line(indent(DEFAULT.strip(), "    "))
         for line in report_lines(report):
             print_line(line)
         for problem in report.problems:

@@ -152,6 +152,14 @@ def test_batch_lines_and_bodies_are_read_and_others_named(analyze):
     assert report["policies"][0]["exact"] == 2
 
 
+def test_the_older_file_of_the_request_log_is_read_first(analyze, tmp_path):
+    (tmp_path / "log.jsonl.1").write_text(json.dumps(line(1.0, "Why?")) + "\nno JSON\n")
+    report = analyze([line(2.0, "Why?"), "nor this"])
+    assert report["lines"] == 4
+    assert report["policies"][0]["exact"] == 1
+    assert [one.split(":")[0] for one in report["problems"]] == ["log.jsonl.1, line 2", "line 2"]
+
+
 def test_a_log_without_bodies_says_what_would_help(analyze):
     bare = {key: value for key, value in line(1.0, "Why?").items() if key != "request"}
     report = analyze([bare], code=1)
@@ -176,6 +184,14 @@ def test_hits_by_meaning_come_with_the_bound_and_the_method(analyze):
 
 def asked(*texts):
     return [line(float(at), text) for at, text in enumerate(texts)]
+
+
+def test_without_a_config_the_one_that_is_compared_with_is_shown(tmp_path, capsys):
+    (tmp_path / "log.jsonl").write_text(json.dumps(line(1.0, "Why?")))
+    assert main(["analyze", str(tmp_path / "log.jsonl")]) == 0
+    shown = capsys.readouterr().out
+    assert "    policies: {standard: {ttl: 1h, share: tenant}}\n" in shown
+    assert shown.index("without --config") < shown.index("policy standard: 1 request")
 
 
 def test_a_policy_without_meaning_is_tried_in_shadow_and_that_proposed(analyze):
