@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 
 import pytest
 from openai import AsyncOpenAI, DefaultAsyncHttpxClient, DefaultHttpxClient, OpenAI
@@ -32,6 +33,8 @@ def pytest_configure() -> None:
     os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"
     os.environ["LANGSMITH_TRACING"] = "false"
     os.environ["OPENAI_API_KEY"] = "sk-of-the-environment"
+    # Each client would read all certificates of the machine, for servers that have none.
+    os.environ["SSL_CERT_FILE"] = str(Path(__file__).parents[1] / "nobody.pem")
 
 
 class Seen:
