@@ -2,6 +2,7 @@
 
 import asyncio
 import zlib
+from collections.abc import Iterator
 
 from proxy.errors import UpstreamError
 from proxy.upstreams.body import Body
@@ -22,6 +23,8 @@ class RemoteBody(Body):
     ) -> None:
         self._incoming = incoming
         self._decoder = Decoder(coding) if coding in CODINGS else None
+        self._pieces: Iterator[bytes] = iter(())
+        """Of what was read last, decoded."""
         self._watchdog = watchdog
         self._upstream = upstream
         self._last = b""
@@ -68,11 +71,9 @@ class RemoteBody(Body):
 
     async def _decoded(self, decoder: Decoder) -> bytes:
         """Empty at the end."""
-        while not decoder.is_over:
-            piece = decoder.feed(await self._watchdog.wait(self._incoming.read()))
-            if piece:
-                return piece
-        return b""
+        while not (piece := next(self._pieces, b"")) and not decoder.is_over:
+            self._pieces = decoder.feed(await self._watchdog.wait(self._incoming.read()))
+        return piece
 
     async def _release(self) -> None:
         self._closed = True

@@ -5,7 +5,7 @@ import zlib
 
 import pytest
 
-from proxy.upstreams.decoding import Decoder
+from proxy.upstreams.decoding import MAX_PIECE, Decoder
 
 WORDS = b"What nobody asked to be compressed. " * 100
 RAW = zlib.compressobj(wbits=-zlib.MAX_WBITS)
@@ -24,19 +24,19 @@ RAW = zlib.compressobj(wbits=-zlib.MAX_WBITS)
 @pytest.mark.parametrize("size", [1, 10, 10_000])
 def test_a_body_is_decoded_whatever_its_pieces(coding, packed, size):
     decoder = Decoder(coding)
-    pieces = [decoder.feed(packed[at : at + size]) for at in range(0, len(packed), size)]
-    assert b"".join(pieces) + decoder.feed(b"") == WORDS
+    pieces = [packed[at : at + size] for at in range(0, len(packed), size)]
+    assert b"".join(b"".join(decoder.feed(piece)) for piece in (*pieces, b"")) == WORDS
     assert decoder.is_over
 
 
 def test_what_is_not_compressed_at_all_is_a_fault():
     decoder = Decoder(b"gzip")
     with pytest.raises(zlib.error):
-        decoder.feed(WORDS)
+        list(decoder.feed(WORDS))
 
 
 def test_an_empty_body_is_not_compressed():
-    assert Decoder(b"gzip").feed(b"") == b""
+    assert list(Decoder(b"gzip").feed(b"")) == []
 
 
 @pytest.mark.parametrize("size", [1, 20, -1])
@@ -44,6 +44,17 @@ def test_an_empty_body_is_not_compressed():
 def test_a_body_that_ends_in_the_middle_is_a_fault(coding, size):
     packed = gzip.compress(WORDS, mtime=0) if coding == b"gzip" else zlib.compress(WORDS)
     decoder = Decoder(coding)
-    decoder.feed(packed[:size])
+    list(decoder.feed(packed[:size]))
     with pytest.raises(zlib.error):
-        decoder.feed(b"")
+        list(decoder.feed(b""))
+
+
+@pytest.mark.parametrize("more", [-1, 0, 1, 100 * MAX_PIECE])
+@pytest.mark.parametrize("coding", [b"gzip", b"deflate"])
+def test_a_small_body_that_becomes_a_large_one_comes_in_pieces(coding, more):
+    words = bytes(MAX_PIECE + more)
+    packed = gzip.compress(words, mtime=0) if coding == b"gzip" else zlib.compress(words)
+    decoder = Decoder(coding)
+    pieces = [*decoder.feed(packed), *decoder.feed(b"")]
+    assert max(map(len, pieces)) <= MAX_PIECE
+    assert b"".join(pieces) == words
