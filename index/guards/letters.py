@@ -3,7 +3,7 @@ accents, and all letters in a question about letter case."""
 
 import re
 from collections import Counter
-from itertools import product
+from itertools import groupby, product
 
 import msgspec
 
@@ -48,6 +48,11 @@ _CONFUSED = wordset(
 )
 _AT_THE_END = wordset("its it's your you're whose who's their they're")
 """There these are talked of: `when do I use its`."""
+_SPEAKING_OF = wordset("write use spell say type punctuate put")
+_BESIDE_WHAT_IS_SPOKEN_OF = wordset(
+    "correctly properly right correct in as at and or vs versus when"
+)
+"""`how do I write its correctly`; but `how do I write its name correctly` is about a name."""
 _CORRESPONDENCE = wordset("write writes writing send cover mail post")
 _LETTERS = wordset("letter letters")
 _MAX_WORDS_OF_WRITING = 8
@@ -170,9 +175,21 @@ def _in_question(text: Text) -> frozenset[str]:
         return frozenset()
     if text.raws and text.raws[-1].lower() in _AT_THE_END:
         return words & _CONFUSED
-    if _OF_WRITING.isdisjoint(text.words) or text.words[0] == "how":
-        return frozenset()
+    spoken_of = _spoken_of(text)
+    if spoken_of or _OF_WRITING.isdisjoint(text.words) or text.words[0] == "how":
+        return spoken_of
     return frozenset(word for word in words if len(word) >= _LEAST_SLIP) | (words & _CONFUSED)
+
+
+def _spoken_of(text: Text) -> frozenset[str]:
+    """Of the words that are confused, those that are not used but named."""
+    raws = [key for key, _ in groupby(map(str.lower, text.raws))]
+    threes = zip(raws, raws[1:], (*raws[2:], "in"), strict=False)
+    return frozenset(
+        word
+        for before, word, after in threes
+        if before in _SPEAKING_OF and word in _CONFUSED and after in _BESIDE_WHAT_IS_SPOKEN_OF
+    )
 
 
 def _respelt(a: frozenset[str], b: frozenset[str]) -> bool:
