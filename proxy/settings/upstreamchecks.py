@@ -7,6 +7,12 @@ from proxy.settings.finding import Finding, check_header
 from proxy.settings.tree import Path
 from proxy.settings.upstreams import Timeout, Upstream
 
+_OF_THE_CONNECTION = frozenset({
+    "connection", "content-length", "expect", "keep-alive", "proxy-connection", "te", "trailer",
+    "transfer-encoding", "upgrade",
+})  # fmt: skip
+"""Framing and hop-by-hop headers (RFC 9110, 7.6.1; RFC 9112, 6), in lower case."""
+
 
 def check_servers(
     upstream: Upstream, path: Path, *, has_path: Callable[[str], bool]
@@ -17,13 +23,20 @@ def check_servers(
     yield from _balance(upstream, path)
     yield from _tls(upstream, (*path, "tls"), has_path)
     for header, value in upstream.headers.items():
-        yield from check_header(header, value, (*path, "headers", header))
+        yield from _header(header, value, (*path, "headers", header))
     timeout, usual = upstream.timeout, Timeout()
     for phase in ("connect", "first_byte", "idle"):
         written = getattr(timeout, phase)
         if written > timeout.total and written != getattr(usual, phase):
             message = f"longer than `total` ({timeout.total}), which ends the request before"
             yield Finding(path=(*path, "timeout", phase), message=message, warning=True)
+
+
+def _header(name: str, value: str, path: Path) -> Iterator[Finding]:
+    yield from check_header(name, value, path)
+    if name.lower() in _OF_THE_CONNECTION:
+        message = "belongs to a connection, and those are the proxy's own; leave it out"
+        yield Finding(path=path, message=message)
 
 
 def _places(upstream: Upstream, path: Path) -> Iterator[tuple[Path, str]]:

@@ -265,6 +265,13 @@ def test_headers_that_no_request_could_carry_are_told(parts, path):
     assert finding.startswith(f"{path}: ")
 
 
+@pytest.mark.parametrize("name", ["Transfer-Encoding", "content-length", "Connection", "expect"])
+def test_a_header_of_the_connection_is_not_for_the_config(name):
+    upstream = Upstream(base_url="http://h", headers={name: Secret("x"), "host": Secret("h")})
+    (finding,) = findings(upstreams={"u": upstream})
+    assert finding.startswith(f"upstreams/u/headers/{name}: belongs to a connection")
+
+
 @pytest.mark.parametrize("name", ["", "a b", "a/b", ".a", "ä"])
 def test_names_are_plain(name):
     (finding,) = findings(policies={name: Policy()})
