@@ -1,5 +1,6 @@
 """The requests that went through lately."""
 
+import math
 from typing import Annotated
 
 import msgspec
@@ -54,8 +55,11 @@ def _cursor_of(last: Seen) -> str:
 
 
 def _place_of(cursor: str) -> tuple[float, str]:
-    at, _, request_id = cursor.partition(":")
+    written, _, request_id = cursor.partition(":")
     try:
-        return float(at), request_id
+        at = float(written)
     except ValueError:
-        raise ClientError(400, f"{cursor[:80]!r} is no cursor.", param="cursor") from None
+        at = math.nan
+    if not math.isfinite(at):
+        raise ClientError(400, f"{cursor[:80]!r} is no cursor.", param="cursor")
+    return at, request_id

@@ -80,8 +80,14 @@ async def test_a_page_goes_on_where_the_one_before_it_ended(tmp_path):
             where["cursor"] = answer["cursor"]
             await p.ask("newer ones move nothing", stream=True)
         assert pages == [ids[4:2:-1], ids[2:0:-1], ids[:1]]
-        wrong = await p.http.get(f"{p.admin_url}/cache/recent", params={"cursor": "nowhere"})
-        assert (wrong.status_code, wrong.json()["error"]["param"]) == (400, "cursor")
+
+
+async def test_what_no_page_gave_as_a_cursor_is_refused(tmp_path):
+    config = CONFIG.format(upstream="http://127.0.0.1:9", options="", policy="")
+    async with running(config, tmp_path) as p:
+        for cursor in ("nowhere", "", "nan:a", "inf:a", "-inf:a", "1e999:a"):
+            wrong = await p.http.get(f"{p.admin_url}/cache/recent", params={"cursor": cursor})
+            assert (wrong.status_code, wrong.json()["error"]["param"]) == (400, "cursor"), cursor
 
 
 async def test_a_client_that_leaves_before_its_answer_is_listed_as_left(tmp_path):
