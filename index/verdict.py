@@ -8,7 +8,7 @@ import msgspec
 from index.demand import CONTENT, WORD_ORDER, Demand, Thresholds, demands
 from index.embedders.calibration import AS_IT_IS, Calibration
 from index.guards.own import OwnRule
-from index.guards.parse import GUARDS, Parsed, parse
+from index.guards.parse import GUARDS, Parsed, parse_both
 from index.guards.slips import slipped
 
 Profile = Literal["strict", "balanced", "intent"]
@@ -155,7 +155,7 @@ def judge(query: str, candidate: str, *, similarity: float, rules: Rules) -> Ver
     worth = rules.calibration(similarity) - rules.raised
     if not worth >= rules.thresholds.slip:  # nor one that is no number
         return Refused("similarity")
-    a, b = parse(query), parse(candidate)
+    a, b = parse_both(query, candidate)
     guards = rules.guards
     is_slip = _is_slip(a, b)
     if is_slip:
@@ -176,7 +176,7 @@ def strictest(query: str, candidate: str, *, rules: Rules) -> Demand | None:
     itself: nothing is asked for."""
     if query == candidate:
         return None
-    a, b = parse(query), parse(candidate)
+    a, b = parse_both(query, candidate)
     if _is_slip(a, b):
         return Demand(kind="slip", reason="similarity", least=rules.thresholds.slip)
     found = demands(a, b, rules.thresholds, rules.guards)

@@ -58,6 +58,8 @@ class Parsed(msgspec.Struct, frozen=True, kw_only=True):
     features: tuple[Any, ...]
     content: Content
     words: frozenset[str]
+    written: str
+    """The words as they are written, but for letter case and what stands between them."""
     squeezed: str
     yes_or_no: bool
     """Whether that is what is asked for."""
@@ -66,14 +68,24 @@ class Parsed(msgspec.Struct, frozen=True, kw_only=True):
 
 
 @lru_cache(maxsize=4096)
-def parse(text: str) -> Parsed:
+def parse(text: str, *, is_but_plain: bool = False) -> Parsed:
     """Read a text for every guard. A pure function; what was read lately is kept."""
-    words = read_text(text)
+    words = read_text(text, is_but_plain=is_but_plain)
     return Parsed(
         features=tuple(guard.read(words) for guard in GUARDS),
         content=read_content(words),
         words=frozenset(words.words),
+        written=" ".join(words.raws).lower(),
         squeezed=squeeze(words),
         yes_or_no=read_question(words) == YES_NO,
         chinese=has_chinese(text),
     )
+
+
+def parse_both(text: str, other: str) -> tuple[Parsed, Parsed]:
+    """Read two texts beside each other: where they differ in their commas alone, `but` says the
+    same in both."""
+    a, b = parse(text), parse(other)
+    if a.words != b.words and a.written == b.written:
+        return parse(text, is_but_plain=True), parse(other, is_but_plain=True)
+    return a, b

@@ -105,11 +105,13 @@ _OF_ALL = wordset(
     " nobody anybody everybody anyone everyone"
 )
 _BY_ONE = wordset("which who what else next last")
+_NONE = wordset("nothing nobody none no")
+"""`I tried everything but nothing works`."""
 _NEAR_ALL, _NEAR_ONE = 6, 2
 """Words from `all`, and from `which`, to the `but` that takes out of it: `every day but Monday`."""
 _GOING_ON = wordset(
     "not also only i you he she it we they this that there is are was were do does did have has can"
-    " could will would should still then when if how what why where"
+    " could will would should still then when if how what which who why where"
 )
 """What follows a `but` that takes nothing out."""
 
@@ -117,8 +119,8 @@ _OWNERLESS = wordset("what who where how when why that this it he she there here
 """Before `'s` these mean `is`; anything else is an owner."""
 
 
-def read_text(source: str) -> Text:
-    """Split a prompt into words."""
+def read_text(source: str, *, is_but_plain: bool = False) -> Text:
+    """Split a prompt into words. `is_but_plain`: no `but` is read as `except`."""
     plain = _plain(source)
     words: list[str] = []
     raws: list[str] = []
@@ -135,7 +137,8 @@ def read_text(source: str) -> Text:
             starts.append(start)
             pauses.append(pause)
         start = pause = False
-    _except(words, raws, pauses)
+    if not is_but_plain:
+        _except(words, raws, pauses)
     first = _frame(words)
     return Text(
         source=plain,
@@ -168,9 +171,9 @@ def _except(words: list[str], raws: list[str], pauses: list[bool]) -> None:
 
 def _takes_out(place: int, words: list[str], raws: list[str], pauses: list[bool]) -> bool:
     """Whether what follows a `but` is taken out of `all` or `which`, or by its name."""
-    if place and words[place - 1] in _OF_ALL:
-        return True
     following = words[place + 1]
+    if place and words[place - 1] in _OF_ALL:
+        return following not in _NONE
     if following in _GOING_ON:
         return False
     if following == "one" or (raws[place].islower() and raws[place + 1].istitle()):

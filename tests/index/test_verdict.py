@@ -100,6 +100,21 @@ def test_a_rare_word_is_no_other_word_for_a_rare_one() -> None:
     assert judge(a, b, similarity=0.97, rules=STRICT) == Refused("content")
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "All lamps glow, but the fan is still",
+        "Every time I dive, but sink, what helps",
+        "None of the boats leak, but the rafts do",
+        "I have no map, but want to sail",
+        "everyone, but Olga rowed",
+    ],
+)
+def test_a_comma_alone_never_makes_another_word_of_but(text: str) -> None:
+    without = text.replace(", but", " but")
+    assert judge(text, without, similarity=0.95, rules=STRICT) == Accepted(0.95)
+
+
 def test_other_roles_are_refused_as_word_order() -> None:
     verdict = judge(
         "did the owl see the mouse", "did the mouse see the owl", similarity=0.99, rules=STRICT
