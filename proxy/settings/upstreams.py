@@ -90,7 +90,8 @@ class Upstream(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     headers: dict[str, Secret] = {}
     """Added to each request."""
     tls: UpstreamTls = default(UpstreamTls())
-    """Certificates, for https. Proxies come from the environment: `HTTPS_PROXY`, `NO_PROXY`."""
+    """Certificates, for https. Proxies come from the environment: `HTTP_PROXY`, `HTTPS_PROXY`,
+    `ALL_PROXY` and `NO_PROXY`, as curl reads them."""
     timeout: Timeout = default(Timeout())
     """Longest wait by phase."""
     max_in_flight: Annotated[int, Meta(ge=1)] = 1024

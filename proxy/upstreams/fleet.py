@@ -1,5 +1,6 @@
 """An upstream of remote servers."""
 
+import ssl
 from collections.abc import Mapping
 
 from proxy.errors import ConfigError
@@ -13,22 +14,15 @@ class RemoteUpstream:
     """See `proxy.upstreams.base.Upstream`. Its servers are alike: each may answer every request."""
 
     def __init__(self, name: str, config: Upstream) -> None:
-        """Raises ConfigError where the certificates of the config cannot be used."""
+        """Raises ConfigError where the certificates of the config cannot be used, or the proxy
+        of the environment."""
         try:
             context = tls_context(config)
         except OSError as error:
             # The texts of OpenSSL name no file, and no secret either.
             raise ConfigError([f"upstreams.{name}.tls: {error}"]) from error
         self.name = name
-        self.servers = tuple(
-            RemoteServer(
-                base.url,
-                upstream=name,
-                config=config,
-                transport=Transport(base.url, context=context, connect_s=config.timeout.connect),
-            )
-            for base in config.bases
-        )
+        self.servers = tuple(self._server(base.url, config, context) for base in config.bases)
 
     @property
     def identity(self) -> str:
@@ -72,3 +66,11 @@ class RemoteUpstream:
         """Close all connections."""
         for server in self.servers:
             await server.close()
+
+    def _server(self, base_url: str, config: Upstream, context: ssl.SSLContext) -> RemoteServer:
+        connect_s = config.timeout.connect
+        try:
+            transport = Transport(base_url, context=context, connect_s=connect_s)
+        except ValueError as error:
+            raise ConfigError([f"upstreams.{self.name}: {error}"]) from None
+        return RemoteServer(base_url, upstream=self.name, config=config, transport=transport)

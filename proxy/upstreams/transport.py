@@ -2,7 +2,6 @@
 redirects, add no headers and decode nothing. Only this file knows it.
 """
 
-import base64
 import contextlib
 import contextvars
 import socket
@@ -12,7 +11,6 @@ from collections.abc import AsyncIterator, Awaitable, Iterable
 
 import aiohttp
 import httpx
-import msgspec
 import yarl
 
 from proxy.errors import (
@@ -22,6 +20,7 @@ from proxy.errors import (
     UpstreamUnreachable,
 )
 from proxy.settings.upstreams import Upstream
+from proxy.upstreams.environment import way_to
 
 FAULTS = (aiohttp.ClientError, OSError)
 """What sending and reading raise when the connection or the server is at fault."""
@@ -67,14 +66,15 @@ class Incoming:
 
 
 class Transport:
-    """The connections to one server. Proxies are taken from the environment (`HTTPS_PROXY`,
-    `NO_PROXY`), credentials are not (`.netrc`)."""
+    """The connections to one server. Proxies are taken from the environment, credentials for the
+    server are not (`.netrc`)."""
 
     def __init__(self, base_url: str, *, context: ssl.SSLContext, connect_s: float) -> None:
-        """`connect_s`: how long a new connection may take."""
+        """`connect_s`: how long a new connection may take. Raises ValueError where the proxy of
+        the environment cannot be used."""
         self._context = context
         self._timeout = aiohttp.ClientTimeout(sock_connect=connect_s)
-        self._proxy = _proxy_for(httpx.URL(base_url))
+        self._way = way_to(httpx.URL(base_url), urllib.request.getproxies())
         self._session: aiohttp.ClientSession | None = None
 
     async def send(
@@ -91,12 +91,12 @@ class Transport:
         response = await self._session.request(
             method,
             yarl.URL(url, encoded=True),  # else it is quoted anew: what a client signed is not ours
-            headers=[(_text(name), _text(value)) for name, value in headers],
+            headers=[*self._way.headers, *((_text(name), _text(value)) for name, value in headers)],
             data=body or None,
             allow_redirects=False,
             timeout=self._timeout,
-            proxy=self._proxy.url,
-            proxy_headers=self._proxy.headers,
+            proxy=self._way.proxy,
+            proxy_headers=self._way.connect_headers,
         )
         return Incoming(response)
 
@@ -190,25 +190,3 @@ def _text(raw: bytes) -> str:
         return raw.decode()
     except UnicodeDecodeError:
         return raw.decode("latin-1")
-
-
-class _Proxy(msgspec.Struct, frozen=True, kw_only=True):
-    url: str | None = None
-    headers: dict[str, str] | None = None
-
-
-def _proxy_for(url: httpx.URL) -> _Proxy:
-    if urllib.request.proxy_bypass(url.host):
-        return _Proxy()
-    address = urllib.request.getproxies().get(url.scheme)
-    if not address:
-        return _Proxy()
-    proxy = httpx.URL(address)
-    if not proxy.userinfo:
-        return _Proxy(url=str(proxy))
-    # As a header, because aiohttp's own way is a deprecated one.
-    credential = base64.b64encode(f"{proxy.username}:{proxy.password}".encode()).decode()
-    return _Proxy(
-        url=str(proxy.copy_with(username=None, password=None)),
-        headers={"proxy-authorization": f"Basic {credential}"},
-    )
