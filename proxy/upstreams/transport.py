@@ -27,6 +27,7 @@ FAULTS = (aiohttp.ClientError, OSError)
 
 _KEEP_ALIVE_S = 30.0
 _MAX_HEADER_BYTES = 64 * 2**10
+_MAX_HEADERS = 1024
 _NO_DEFAULTS = ("User-Agent", "Content-Type", "Accept")
 """Headers that aiohttp would add on its own."""
 
@@ -169,6 +170,7 @@ def _session_of(context: ssl.SSLContext) -> aiohttp.ClientSession:
         auto_decompress=False,
         max_line_size=_MAX_HEADER_BYTES,
         max_field_size=_MAX_HEADER_BYTES,
+        max_headers=_MAX_HEADERS,
     )
 
 
