@@ -15,6 +15,7 @@ from proxy.upstreams.refusal import readable
 from proxy.upstreams.remote_body import RemoteBody
 from proxy.upstreams.stream_usage import ASKED_PATHS, refuses_usage, with_usage, without_usage
 from proxy.upstreams.transport import DIAL, FAULTS, Dial, Transport, fault
+from proxy.upstreams.upload import Upload
 from proxy.upstreams.watchdog import Watchdog
 
 log = logging.getLogger("rejoinder.upstream")
@@ -24,8 +25,6 @@ _HOP_BY_HOP = frozenset({
     b"transfer-encoding", b"upgrade", b"proxy-connection",
 })  # fmt: skip
 _FRAMING = frozenset({b"content-length", b"transfer-encoding"})
-_MAX_STALE = 3
-"""Idle connections that one request may find closed by the server, one after the other."""
 _REFUSAL_STATUSES = (400, 422)
 
 
@@ -58,6 +57,7 @@ class RemoteServer:
         self._secrets = _secrets_of(config)
         self._asks_usage = config.stream_usage
         self._trouble = ""
+        self._reuses = True
 
     @property
     def state(self) -> str:
@@ -97,17 +97,28 @@ class RemoteServer:
     async def _exchange(
         self, request: UpstreamRequest, body: bytes | AsyncIterator[bytes]
     ) -> UpstreamResponse:
-        """One request. When an idle connection turns out to be closed, the next one is taken."""
-        for _ in range(_MAX_STALE):
-            dial = Dial()
-            DIAL.set(dial)
-            try:
-                return await self._try(request, body)
-            except UpstreamBroken as error:
-                is_stale = error.before_first_byte and not dial.fresh and isinstance(body, bytes)
-                if not is_stale:
-                    raise
-        return await self._try(request, body)
+        """One request. When an idle connection turns out to be closed, a new one is opened."""
+        dial = Dial(reuses=self._reuses)
+        try:
+            return await self._on(dial, request, body)
+        except UpstreamBroken:
+            is_stale = dial.hung_up and not dial.fresh and isinstance(body, bytes)
+            if not is_stale:
+                raise
+        return await self._on(Dial(reuses=False), request, body)
+
+    async def _on(
+        self, dial: Dial, request: UpstreamRequest, body: bytes | AsyncIterator[bytes]
+    ) -> UpstreamResponse:
+        """A server that hangs up on new connections, too, is not asked on used ones until it
+        answers: each would only be one more that gets the request."""
+        DIAL.set(dial)
+        try:
+            response = await self._try(request, body)
+        finally:
+            if dial.fresh:
+                self._reuses = not dial.hung_up
+        return response
 
     async def _try(
         self, request: UpstreamRequest, body: bytes | AsyncIterator[bytes]
@@ -119,12 +130,15 @@ class RemoteServer:
             return _refusal(self._upstream)
         headers = self._headers_for(request)
         watchdog = Watchdog(self._config.timeout, upstream=self._upstream)
+        sent = body if isinstance(body, bytes) else Upload(body)
         try:
             incoming = await watchdog.wait(
-                self._transport.send(request.method, url, headers=headers, body=body)
+                self._transport.send(request.method, url, headers=headers, body=sent)
             )
         except FAULTS as error:
             watchdog.close()
+            if isinstance(sent, Upload) and sent.fault is not None:
+                raise sent.fault from None
             found = fault(error, upstream=self._upstream, began=False)
             self._trouble = str(found) if isinstance(found, UpstreamUnreachable) else ""
             raise found from None

@@ -12,6 +12,10 @@ from collections.abc import AsyncIterator, Awaitable, Iterable
 import aiohttp
 import httpx
 import yarl
+from aiohttp.client_proto import ResponseHandler
+from aiohttp.client_reqrep import ConnectionKey
+from aiohttp.connector import Connection
+from aiohttp.tracing import Trace
 
 from proxy.errors import (
     UpstreamBroken,
@@ -33,16 +37,21 @@ _NO_DEFAULTS = ("User-Agent", "Content-Type", "Accept")
 
 
 class Dial:
-    """Whether a request got a new connection or one that was used before."""
+    """What connection a request wants, and what became of it."""
 
-    __slots__ = ("fresh",)
+    __slots__ = ("fresh", "hung_up", "reuses")
 
-    def __init__(self) -> None:
+    def __init__(self, *, reuses: bool) -> None:
+        self.reuses = reuses
+        """Whether one that was used before will do."""
         self.fresh = False
+        """It got a new one."""
+        self.hung_up = False
+        """The server closed it without a word."""
 
 
 DIAL: contextvars.ContextVar[Dial | None] = contextvars.ContextVar("dial", default=None)
-"""Set by who sends, marked by the connector when it opens a socket for that request."""
+"""Set by who sends, marked when a socket is opened for that request."""
 
 
 class Incoming:
@@ -89,16 +98,24 @@ class Transport:
         """The response, once its head has come. Raises FAULTS."""
         if self._session is None:
             self._session = _session_of(self._context)  # within the event loop
-        response = await self._session.request(
-            method,
-            yarl.URL(url, encoded=True),  # else it is quoted anew: what a client signed is not ours
-            headers=[*self._way.headers, *((_text(name), _text(value)) for name, value in headers)],
-            data=body or None,
-            allow_redirects=False,
-            timeout=self._timeout,
-            proxy=self._way.proxy,
-            proxy_headers=self._way.connect_headers,
-        )
+        try:
+            response = await self._session.request(
+                method,
+                yarl.URL(url, encoded=True),  # quoted anew, what a client signed would not hold
+                headers=[
+                    *self._way.headers,
+                    *((_text(name), _text(value)) for name, value in headers),
+                ],
+                data=body or None,
+                allow_redirects=False,
+                timeout=self._timeout,
+                proxy=self._way.proxy,
+                proxy_headers=self._way.connect_headers,
+            )
+        except (aiohttp.ServerDisconnectedError, ConnectionError):
+            if (dial := DIAL.get()) is not None:
+                dial.hung_up = True
+            raise
         return Incoming(response)
 
     async def close(self) -> None:
@@ -156,8 +173,34 @@ def _reason(error: aiohttp.ClientConnectorError | aiohttp.ClientHttpProxyError) 
     return error.os_error.strerror or type(error).__name__
 
 
+class _Connector(aiohttp.TCPConnector):
+    """Lends no connection on which something came while nobody had asked for anything: what did
+    would be the answer to the next request, which may be another tenant's.
+
+    `_get`, `_release` and `_parser` are aiohttp's own, hence the bound of its version; a test with
+    such a server sees whether they still are what they were.
+    """
+
+    async def _get(self, key: ConnectionKey, traces: list[Trace]) -> Connection | None:
+        dial = DIAL.get()
+        if dial is not None and not dial.reuses:
+            return None
+        while (connection := await super()._get(key, traces)) is not None:
+            assert connection.protocol is not None
+            if not connection.protocol.should_close:
+                return connection
+            connection.close()
+        return None
+
+    def _release(
+        self, key: ConnectionKey, protocol: ResponseHandler, *, should_close: bool = False
+    ) -> None:
+        super()._release(key, protocol, should_close=should_close)
+        protocol._parser = None  # what comes without one is kept, and `should_close` then
+
+
 def _session_of(context: ssl.SSLContext) -> aiohttp.ClientSession:
-    connector = aiohttp.TCPConnector(
+    connector = _Connector(
         limit=0,  # `max_in_flight` is the limit, and its queue is the one to wait in
         keepalive_timeout=_KEEP_ALIVE_S,
         ssl=context,

@@ -260,3 +260,36 @@ async def test_no_compression_is_asked_of_the_upstream(tmp_path):
             f"{p.url}/v1/files/f1/content", headers={"accept-encoding": "gzip"}
         )
     assert answer.content == b"plain"
+
+
+async def metrics(p) -> str:
+    return (await p.http.get(f"{p.admin_url}/metrics")).text
+
+
+@pytest.mark.parametrize("how", ["close", "abort", "write_eof"])
+async def test_uploads_that_break_off_are_not_held_against_the_upstream(tmp_path, how):
+    async def answer(request, writer) -> None:
+        writer.write(plain(b"{}"))
+
+    head = (
+        b"POST /v1/files HTTP/1.1\r\nhost: p\r\ncontent-type: a/b\r\ncontent-length: 900000\r\n\r\n"
+    )
+    async with (
+        serving(answer) as upstream,
+        running(CONFIG.format(upstream=upstream.url), tmp_path) as p,
+    ):
+        address = httpx.URL(p.url)
+        writers = []
+        for _ in range(25):
+            _, writer = await asyncio.open_connection(address.host, address.port)
+            writers.append(writer)
+            writer.write(head + bytes(100_000))
+            await writer.drain()
+            await asyncio.sleep(0.01)
+            getattr(writer.transport, how)()
+        while 'result="cancelled",upstream="main"} 25.0' not in await metrics(p):
+            await asyncio.sleep(0.02)
+        answered = await p.http.get(f"{p.url}/v1/files")
+        for writer in writers:
+            writer.close()
+    assert answered.status_code == 200

@@ -310,6 +310,57 @@ async def test_an_idle_connection_that_the_server_closed_costs_one_silent_retry(
         assert [got.connection for got in server.requests] == [0, 0, 1]
 
 
+async def test_a_request_on_which_the_server_hangs_up_is_sent_once_more_and_no_oftener() -> None:
+    async def answer(got: Request, writer: asyncio.StreamWriter) -> None:
+        if got.body == b"die":
+            writer.close()
+            return
+        while len(server.requests) < 4:  # connections that are open at the same time
+            await asyncio.sleep(0.01)
+        writer.write(plain(b"{}"))
+
+    async with talking(answer) as (server, upstream):
+        warm = await asyncio.gather(*(upstream.send(request()) for _ in range(4)))
+        await asyncio.gather(*map(whole, warm))
+        for _ in range(2):
+            with pytest.raises(UpstreamBroken):
+                await upstream.send(request(body=b"die"))
+        assert [got.body for got in server.requests[4:]] == [b"die"] * 3
+        await whole(await upstream.send(request()))
+        await whole(await upstream.send(request()))
+        assert server.requests[-1].connection < server.requests[-2].connection, "used ones again"
+
+
+UNASKED = plain(b'"of another tenant"')
+
+
+@pytest.mark.parametrize(
+    "first", [plain(b"{}"), b"HTTP/1.1 204 No Content\r\n\r\n"], ids=["a body", "no body"]
+)
+@pytest.mark.parametrize(
+    "surplus",
+    [UNASKED, UNASKED[:-5], UNASKED[:9], b"HTTP/1.1 100 Continue\r\n\r\n", b"\r\n"],
+    ids=["an answer", "most of an answer", "half a head", "an interim answer", "a line"],
+)
+@pytest.mark.parametrize("at_once", [True, False], ids=["in one packet", "later"])
+async def test_what_nobody_asked_for_is_no_answer_to_the_next_request(
+    first: bytes, surplus: bytes, *, at_once: bool
+) -> None:
+    async def answer(got: Request, writer: asyncio.StreamWriter) -> None:
+        if len(server.requests) > 1:
+            writer.write(plain(b'"mine"'))
+            return
+        writer.write(first + surplus if at_once else first)
+        if not at_once:
+            asyncio.get_running_loop().call_later(0.02, writer.write, surplus)
+
+    async with talking(answer) as (server, upstream):
+        await whole(await upstream.send(request()))
+        await asyncio.sleep(0.1)
+        for _ in range(2):
+            assert await whole(await upstream.send(request())) == b'"mine"'
+
+
 async def test_nobody_listening_is_unreachable() -> None:
     async with serving(answering(b"")) as server:
         url = server.url
