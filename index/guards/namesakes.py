@@ -1,11 +1,13 @@
 """Words that are names too: swift and Swift, turkey and Turkey, a march and March.
 
-A capital letter inside a sentence tells them apart, but for whoever writes without capitals, or
-with capitals everywhere; and where other words settle which is meant, it says nothing new.
+A capital letter inside a sentence tells them apart where the words around it show the common word
+(`index.guards.commonwords`); else it was left out. It says nothing of whoever writes without
+capitals, or with capitals everywhere; nor where other words settle which is meant.
 """
 
 import msgspec
 
+from index.guards.commonwords import is_common
 from index.guards.text import Text
 from index.guards.wordset import wordset
 
@@ -79,6 +81,8 @@ class Namesakes(msgspec.Struct, frozen=True):
     small: frozenset[str] = frozenset()
     settled: frozenset[str] = frozenset()
     """Of both: those that other words settle."""
+    common: frozenset[str] = frozenset()
+    """Of both: those that their sentences show to be words."""
     has_capitals: bool = False
     """Others than theirs."""
 
@@ -95,6 +99,7 @@ def read_namesakes(text: Text) -> Namesakes:
         capital=capital,
         small=frozenset(raw for raw in inside if raw in found),
         settled=frozenset(word for word in found if _is_settled(word, text)),
+        common=frozenset(word for word in found if is_common(word, text)),
         has_capitals=text.source.lstrip()[:1].isupper()
         or any(raw[0].isupper() and raw.lower() not in capital for raw in inside),
     )
@@ -109,7 +114,8 @@ def _names(a: Namesakes, b: Namesakes) -> bool:
     # Who writes no capitals at all, where the other does, means nothing by it.
     if a.has_capitals and not b.has_capitals and not b.capital:
         return False
-    return not (a.capital & b.small) <= (a.settled & b.settled)
+    unsettled = (a.capital & b.small) - (a.settled & b.settled)
+    return not unsettled.isdisjoint(a.common | b.common)
 
 
 def _is_settled(word: str, text: Text) -> bool:
