@@ -112,6 +112,8 @@ class BatchMiss(msgspec.Struct, frozen=True, kw_only=True):
     """Of the only input; empty when there are several."""
     forward: str
     reasons: tuple[str, ...] = ()
+    num_tokens: int = 0
+    """Of the others, as they were counted."""
     stored: bool = False
 
     @property

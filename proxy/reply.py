@@ -48,7 +48,8 @@ class Answer(msgspec.Struct, kw_only=True):
     question: Question | None = None
     """None where the request was refused before it was decided."""
     flight: Flight | None = None
-    """That brought it; None where it came from the cache, or of several flights."""
+    """That brought it; None where it came from the cache. Of embeddings: what nobody else was
+    asking for."""
 
 
 def of_client_error(error: ClientError) -> Reply:

@@ -58,7 +58,7 @@ class Batches:
             stale_batch = await rescued(self._cache, batch)
             if stale_batch is not None and _agree(piece.part for piece in stale_batch.known):
                 return _all_known(question, stale_batch)
-        return Answer(reply=reply, outcome=_miss(question, batch, making))
+        return Answer(reply=reply, outcome=_miss(question, batch, making), flight=making.own)
 
     async def _made(
         self, question: Question, batch: Batch, making: Making, client: Client
@@ -154,6 +154,7 @@ def _miss(question: Question, batch: Batch, making: Making | None) -> BatchMiss:
         key=batch.only_key,
         forward=forward,
         reasons=tuple(dict.fromkeys(chain.from_iterable(map(_reasons, batch.missing)))),
+        num_tokens=0 if making is None else making.num_tokens,
         stored=own is not None and own.ending is not None and own.ending.stored,
     )
 

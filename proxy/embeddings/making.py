@@ -44,6 +44,13 @@ class Making(msgspec.Struct, frozen=True, kw_only=True):
         own = () if self.own is None else (self.own,)
         return tuple(dict.fromkeys((*own, *self.joined.values())))
 
+    @property
+    def num_tokens(self) -> int:
+        """Of what was made, as the upstream counted it; 0 where it did not, or has not yet."""
+        own = None if self.own is None else self.own.ending
+        num_own = 0 if own is None else own.usage.input_tokens
+        return num_own + sum(_num_tokens(key, flight) for key, flight in self.joined.items())
+
 
 class Maker:
     """Starts the flights of embeddings and fills them."""
@@ -165,6 +172,12 @@ def _made(pieces: Sequence[Piece], response: UpstreamResponse, body: bytes) -> d
         return {}
     parts = parts_of(body, [piece.text for piece in pieces], upstream=response.upstream)
     return {piece.key: part for piece, part in zip(pieces, parts or (), strict=False)}
+
+
+def _num_tokens(key: str, flight: Flight) -> int:
+    part = None if flight.ending is None else flight.ending.parts.get(key)
+    usage = read_usage(part.usage) if part is not None and part.usage else None
+    return 0 if usage is None else usage.input_tokens
 
 
 def _recording(part: Part, response: UpstreamResponse, *, max_bytes: int) -> Recording:

@@ -18,7 +18,6 @@ from proxy.outcome import (
     ExactHit,
     Miss,
     Near,
-    Outcome,
     SemanticHit,
     StaleHit,
     reasons_of,
@@ -27,7 +26,6 @@ from proxy.outcome import (
 from proxy.question import Question
 from proxy.reply import Answer
 
-_NO_USAGE = Usage()
 _NO_ENDING = Ending()
 _MAX_NEAR = 8
 """Of a request, the best ones."""
@@ -168,7 +166,9 @@ def _outline_of(answer: Answer) -> _Outline:
             )
         case BatchHit() | BatchMiss() | Miss() | Coalesced() | Bypass():
             ending = (None if answer.flight is None else answer.flight.ending) or _NO_ENDING
-            usage = _spared(outcome) if answer.flight is None else ending.usage
+            usage = ending.usage
+            if isinstance(outcome, BatchHit | BatchMiss):
+                usage = _of_batch(outcome)
             return _Outline(
                 outcome=word(outcome),
                 reasons=reasons_of(outcome),
@@ -182,10 +182,10 @@ def _outline_of(answer: Answer) -> _Outline:
             assert_never(outcome)
 
 
-def _spared(outcome: Outcome) -> Usage:
-    if not isinstance(outcome, BatchHit | BatchMiss):
-        return _NO_USAGE
-    return Usage(input_tokens=sum(hit.entry.input_tokens for hit in outcome.hits))
+def _of_batch(outcome: BatchHit | BatchMiss) -> Usage:
+    num_known = sum(hit.entry.input_tokens for hit in outcome.hits)
+    num_made = outcome.num_tokens if isinstance(outcome, BatchMiss) else 0
+    return Usage(input_tokens=num_known + num_made)
 
 
 def _told(near: tuple[Near, ...]) -> tuple[Near, ...]:

@@ -29,6 +29,12 @@ def vectors(answer: httpx.Response) -> list:
     return [item["embedding"] for item in data]
 
 
+async def listed_tokens(p: Running) -> list[int]:
+    """Of the last requests, newest first."""
+    recent = await p.http.get(f"{p.admin_url}/cache/recent")
+    return [one["input_tokens"] for one in recent.json()["requests"]]
+
+
 def said(answer: httpx.Response) -> tuple[str, str]:
     return answer.headers["x-cache"], answer.headers["cache-status"].rpartition("detail=")[2]
 
@@ -42,6 +48,7 @@ async def test_only_what_is_not_known_is_sent_and_order_is_restored(tmp_path):
         first = await embed(p, known)
         second = await embed(p, mixed)
         third = await embed(p, list(reversed(mixed)))
+        tokens = await listed_tokens(p)
     assert said(first)[0] == "miss"
     assert said(second) == ("miss", '"known=60,joined=0,sent=40,absent"')
     assert "fwd=partial; stored" in second.headers["cache-status"]
@@ -52,6 +59,7 @@ async def test_only_what_is_not_known_is_sent_and_order_is_restored(tmp_path):
     assert vectors(third) == [vector_of(text) for text in reversed(mixed)]
     assert second.json()["usage"]["prompt_tokens"] == sum(map(len, mixed))
     assert second.json()["model"] == "test-1"
+    assert tokens == [sum(map(len, texts)) for texts in (mixed, mixed, known)]
 
 
 async def test_a_whole_miss_is_passed_on_as_it_came(tmp_path):
@@ -240,12 +248,14 @@ async def test_batches_at_the_same_time_ask_for_each_input_once(tmp_path):
             await asyncio.sleep(0.01)
         embedder.go_on.set()
         first, same, overlapping = await asyncio.gather(*asking)
+        tokens = await listed_tokens(p)
     assert embedder.asked == [["a", "b"], ["c"]]
     assert said(first)[0] == "miss"
     assert said(same) == ("coalesced", '"known=0,joined=2,sent=0,absent"')
     assert said(overlapping) == ("miss", '"known=0,joined=1,sent=1,absent"')
     assert vectors(same) == [vector_of("a"), vector_of("b")]
     assert vectors(overlapping) == [vector_of("b"), vector_of("c")]
+    assert tokens == [2, 2, 2]
 
 
 async def test_the_last_client_of_a_batch_leaving_closes_the_connection(tmp_path):
