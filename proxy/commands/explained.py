@@ -21,10 +21,7 @@ _MAX_TAGS = 12
 def explanation_lines(one: Explanation) -> Iterator[str]:
     """The answer first, then what led to it in the order in which it is decided."""
     yield f"{one.outcome}: {_why(one)}"
-    if one.seen is not None:
-        seen = one.seen
-        why = f" ({', '.join(seen.reasons)})" if seen.reasons else ""
-        yield f"when it came: {seen.outcome}{why}, status {seen.status}"
+    yield from _past_lines(one)
     policy = "no cache" if one.route.policy is None else f"policy {one.route.policy}"
     where = f"{' -> '.join(one.route.upstreams)} as {one.route.model}"
     yield f"route      {one.route.name} to {where}, {policy} ({one.route.mode})"
@@ -60,6 +57,17 @@ def comparison_lines(one: Comparison) -> Iterator[str]:
         yield from near_lines(one.near)
     yield f"A          key {one.a.key or '-'}  scope {one.a.scope or '-'}"
     yield f"B          key {one.b.key or '-'}  scope {one.b.scope or '-'}"
+
+
+def _past_lines(one: Explanation) -> Iterator[str]:
+    if one.seen is None or one.past is None:
+        return
+    why = f" ({', '.join(one.seen.reasons)})" if one.seen.reasons else ""
+    yield f"when it came: {one.seen.outcome}{why}, status {one.seen.status}"
+    for reason in one.past.reasons:
+        yield f"           {reason.word}: {reason.meaning}"
+    for near in one.past.near:
+        yield from near_lines(near)
 
 
 def near_lines(near: NearView) -> Iterator[str]:

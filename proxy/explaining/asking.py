@@ -70,9 +70,12 @@ class Asking:
 
     async def explain(self, told: Told) -> Explanation:
         """Raises ClientError where it is no request, StoreFault."""
-        explanation = await self._explainer.explain(self._call(told))
+        call, seen = self._call(told), told.seen
         return msgspec.structs.replace(
-            explanation, request_id=told.asked.request_id, seen=told.seen
+            await self._explainer.explain(call),
+            request_id=told.asked.request_id,
+            seen=seen,
+            past=None if seen is None else self._explainer.past(call, seen),
         )
 
     async def compare(self, one: Told, other: Told) -> Comparison:

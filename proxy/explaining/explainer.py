@@ -16,12 +16,14 @@ from proxy.explaining.exactness import exactness
 from proxy.explaining.layout import layout_of
 from proxy.explaining.meanings import meaning_of
 from proxy.explaining.nearness import nearness
+from proxy.explaining.past import past_of
 from proxy.explaining.peeking import Peeking
 from proxy.explaining.views import (
     ExactView,
     Explanation,
     MayView,
     NearView,
+    Past,
     Reason,
     RouteView,
     TierView,
@@ -29,6 +31,7 @@ from proxy.explaining.views import (
 from proxy.lookup.cache import Cache
 from proxy.lookup.found import Found
 from proxy.lookup.servable import servable
+from proxy.observing.seen import Seen
 from proxy.outcome import Bypass, Near, Outcome, SemanticHit, word
 from proxy.question import Question
 from proxy.request.invalidation import implicit_tags
@@ -66,6 +69,12 @@ class Explainer:
             return self._explanation(question, bypass, bypass.reasons)
         explanation = self._explanation(question, _hit(question, found), found.reasons)
         return await self._with_lookups(explanation, question, found)
+
+    def past(self, call: Call, seen: Seen) -> Past:
+        """Why the call became what was seen of it. Raises ClientError where no route leads."""
+        question = self._decider.decide(call)
+        prompt = "" if question.fingerprint is None else question.fingerprint.prompt
+        return past_of(seen, prompt=prompt, rules=self._cache.rules(question))
 
     def _explanation(
         self, question: Question, outcome: Outcome | None, reasons: Sequence[str]

@@ -110,6 +110,16 @@ class TierView(msgspec.Struct, frozen=True, kw_only=True):
     than the policy allows."""
 
 
+class Past(msgspec.Struct, frozen=True, kw_only=True):
+    """Why a request became what it did when it came; what it stored itself since plays no part."""
+
+    reasons: tuple[Reason, ...] = ()
+    """Why it was no hit."""
+    near: tuple[NearView, ...] = ()
+    """Stored questions that were near and whose answers were not given, why not, and the
+    similarity that would be asked for now."""
+
+
 class Cost(msgspec.Struct, frozen=True, kw_only=True):
     """What a fresh answer takes, about."""
 
@@ -129,6 +139,8 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
     request_id: str = ""
     seen: Seen | None = None
     """What became of it when it came."""
+    past: Past | None = None
+    """And why."""
     tenant: str
     surface: str
     route: RouteView

@@ -178,6 +178,31 @@ async def test_near_questions_come_with_the_guard_or_the_similarity_that_was_ask
     assert near["why"][0]["word"] in DEMANDS
 
 
+async def test_a_miss_by_meaning_says_why_though_it_has_stored_itself_since(one):
+    await one.ask("How do I wax 3 skis?")
+    answer = await one.ask("How do I wax 5 skis?")
+    said = await explain(one.proxy, request_id=answer.headers["x-request-id"])
+    assert (said["seen"]["outcome"], said["outcome"]) == ("miss", "exact")
+    why = {reason["word"]: reason["meaning"] for reason in said["past"]["reasons"]}
+    assert why["numbers"] == "the two differ in: numbers"
+    (near,) = said["past"]["near"]
+    assert (near["prompt"], near["reason"]) == ("How do I wax 3 skis?", "numbers")
+    assert (near["accepted"], near["asked"]) == (False, None)
+    lines = list(explanation_lines(msgspec.json.decode(json.dumps(said), type=Explanation)))
+    came = next(place for place, line in enumerate(lines) if line.startswith("when it came: miss"))
+    assert any("numbers: the two differ in: numbers" in line for line in lines[came:])
+    assert any("How do I wax 3 skis?" in line for line in lines[came:])
+
+
+async def test_a_miss_by_similarity_names_what_would_have_been_asked_for(one):
+    await one.ask("How do I carve a pumpkin?")
+    answer = await one.ask("How do I carve a big wooden pumpkin lantern?")
+    said = await explain(one.proxy, request_id=answer.headers["x-request-id"])
+    (near,) = said["past"]["near"]
+    assert near["similarity"] < near["asked"]
+    assert near["why"][0]["word"] in DEMANDS
+
+
 async def test_a_tier_that_was_never_audited_claims_nothing(one):
     await one.ask("How do I clean a pan?")
     await one.ask("how do i clean a pan")

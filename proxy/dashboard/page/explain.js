@@ -40,7 +40,7 @@ export function explain(_, [requestId = "", tenant = ""]) {
 }
 
 function parts(one) {
-  return [verdict(one), stored(one), nearest(one), counted(one)].filter(Boolean);
+  return [verdict(one), stored(one), nearest("Near it when it came", one.past?.near, one), nearest("Near it", one.near, one), counted(one)].filter(Boolean);
 }
 
 function card(title, ...children) {
@@ -61,7 +61,7 @@ function verdict(one) {
       ["May", ["read", "write", "semantic"].filter((name) => one.may[name]).join(", ") || "nothing"],
       ["A fresh answer", `${count(cost.input_tokens)} → ${count(cost.output_tokens)} tokens${price}`],
     ]),
-    meanings([...(one.reasons ?? []), ...one.may.reasons]));
+    meanings([...(one.past?.reasons ?? []), ...(one.reasons ?? []), ...one.may.reasons]));
 }
 
 // All of it, and where it went.
@@ -97,10 +97,8 @@ function when(moved, entry) {
   return moved.sequence <= entry.sequence ? ", before this answer's request came" : ", which this answer does not carry";
 }
 
-function nearest(one) {
-  const isOfNow = Boolean(one.near?.length);
-  const rows = isOfNow ? one.near : one.seen?.near ?? [];
-  if (!rows.length) return null;
+function nearest(title, rows, one) {
+  if (!rows?.length) return null;
   const list = table({
     view: "explain",
     caption: one.tier ? `By meaning, where the tier is ${one.tier.state} (bound ${one.tier.bound === "unproven" ? "unproven" : `${(100 * one.tier.bound).toFixed(2)} %`})` : "By meaning",
@@ -108,12 +106,12 @@ function nearest(one) {
     columns: [
       { name: "Stored and near", kind: "text wide", of: (row) => shorten(row.prompt, LONGEST) },
       { name: "Similarity", kind: "number", of: (row) => row.similarity.toFixed(4) },
-      { name: "Asked for", kind: "number", of: (row) => (isOfNow ? row.asked?.toFixed(4) ?? "none suffices" : "–") },
+      { name: "Asked for", kind: "number", of: (row) => row.asked?.toFixed(4) ?? "none suffices" },
       { name: "Verdict", kind: "text", of: (row) => el("span", { title: row.meaning }, row.accepted ? "accepted" : el("code", {}, row.reason)) },
     ],
   });
   list.show(rows);
-  return card(isOfNow ? "Near it" : "Near it when it came", list.element);
+  return card(title, list.element);
 }
 
 function counted(one) {
