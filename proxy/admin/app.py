@@ -29,6 +29,7 @@ from proxy.dashboard.servers import upstreams
 from proxy.dashboard.tags import tags
 from proxy.errors import ClientError, UpstreamTimeout, error_body
 from proxy.health import healthz, readyz
+from proxy.refusing import refuse_http
 from proxy.transfer.counter import export_entries, import_entries, keep_pairs
 
 log = logging.getLogger("rejoinder.admin")
@@ -66,7 +67,7 @@ def admin_app(office: Office, gate: Callable[[], Gate]) -> Litestar:
         },
         exception_handlers={
             ClientError: _refuse,
-            HTTPException: _refuse_http,
+            HTTPException: refuse_http,
             StoreFault: _store_failed,
             UpstreamTimeout: _engine_silent,
             InvalidCursor: _refuse_cursor,
@@ -80,10 +81,6 @@ def admin_app(office: Office, gate: Callable[[], Gate]) -> Litestar:
 def _refuse(_: Request[Any, Any, Any], error: ClientError) -> Response[bytes]:
     body = error_body(error.message, kind=error.kind, param=error.param, code=error.code)
     return Response(body, status_code=error.status, media_type="application/json")
-
-
-def _refuse_http(request: Request[Any, Any, Any], error: HTTPException) -> Response[bytes]:
-    return _refuse(request, ClientError(error.status_code, error.detail))
 
 
 def _refuse_cursor(request: Request[Any, Any, Any], error: InvalidCursor) -> Response[bytes]:

@@ -15,6 +15,7 @@ from urllib.parse import unquote
 import msgspec
 from litestar import Litestar
 from litestar.di import Provide
+from litestar.exceptions import HTTPException
 
 from proxy.call import Headers
 from proxy.errors import ClientError, ClientLeft, UpstreamError
@@ -25,6 +26,7 @@ from proxy.outcome import REFUSED, headers_of
 from proxy.port.asgi import Application, Message, Receive, Scope, Send
 from proxy.port.client import Client
 from proxy.port.passage import Passage, Watcher
+from proxy.refusing import refuse_http
 from proxy.reply import (
     JSON,
     Answer,
@@ -102,6 +104,7 @@ def data_app(port: DataPort, health: Health) -> Application:
     asked: Any = Litestar(
         [healthz, readyz],
         dependencies={"health": Provide(lambda: health, sync_to_thread=False)},
+        exception_handlers={HTTPException: refuse_http},
         openapi_config=None,
         logging_config=None,
     )

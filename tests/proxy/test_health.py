@@ -34,3 +34,16 @@ async def test_a_head_is_answered_as_a_get_without_its_body(tmp_path, path):
             assert b"content-type: " + asked.headers["content-type"].encode() in status.lower()
             assert body == b""
     assert asked.status_code == 200
+
+
+@pytest.mark.parametrize("path", ["/healthz", "/readyz"])
+async def test_what_load_balancers_cannot_ask_is_refused_in_openais_shape(tmp_path, path):
+    config = CONFIG.format(upstream="http://127.0.0.1:9", options="", policy="")
+    async with running(config, tmp_path) as p:
+        for url in (p.url, p.admin_url):
+            answer = await p.http.post(f"{url}{path}")
+            assert answer.status_code == 405
+            assert {"GET", "HEAD"} <= set(answer.headers["allow"].split(", "))
+            assert answer.json()["error"]["code"] == "method_not_allowed"
+            answer = await p.http.get(f"{url}{path}/x")
+            assert (answer.status_code, answer.json()["error"]["code"]) == (404, "unknown_url")
