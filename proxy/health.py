@@ -22,7 +22,8 @@ class Health:
     """Ready once the first load is done, until draining begins.
 
     An upstream that is down does not make it unready: that is when stored answers are worth most.
-    Nor does an embedder that is away: then answers are found by their own words only, `degraded`.
+    Nor does an embedder that is away: then answers are found by their own words only. `degraded`
+    names them.
     """
 
     def __init__(
@@ -46,13 +47,15 @@ class Health:
     async def report(self) -> dict[str, Any]:
         """The states of the parts; never waits for one of them."""
         embedder = self.embedder_state()
+        upstreams = {one.name: await one.state() for one in self._upstreams()}
+        parts = {"embedder": embedder, **{f"upstream {one}": upstreams[one] for one in upstreams}}
         return {
             "ready": self.loaded and not self.draining,
             "draining": self.draining,
-            "degraded": [] if embedder in _WELL else [f"embedder: {embedder}"],
+            "degraded": [f"{part}: {state}" for part, state in parts.items() if state not in _WELL],
             "embedder": embedder,
             "classifier": self.classifier,
-            "upstreams": {one.name: await one.state() for one in self._upstreams()},
+            "upstreams": upstreams,
             "reload": self.reloaded(),
         }
 

@@ -51,8 +51,8 @@ def check(file: Path, /, *, as_json: Annotated[bool, Parameter(name="--json")] =
         summary = (
             f"{count(len(config.upstreams), 'upstream')}, {count(len(config.routes), 'route')}"
         )
-        plans = plans_of(config)
-        warnings = (*warnings, *plan_warnings(plans))
+        plans = plans_of(loaded)
+        warnings = (*warnings, *plan_warnings(loaded, plans))
     except ConfigError as error:
         problems = error.problems
     if as_json:

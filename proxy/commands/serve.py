@@ -13,8 +13,10 @@ from proxy.commands.output import note
 def serve(file: Path, /, *, check_only: Annotated[bool, Parameter(name="--check")] = False) -> int:
     """Run the proxy until SIGTERM or Ctrl-C.
 
-    Checks the config first; what cannot work is said at once, each mistake with its line, and the
-    exit code is then 2. Relative paths in the config count from the current folder.
+    Reads the config first; mistakes are said at once, each with its line, and the exit code is then
+    2. A model that turns out not to run is an upstream that is down (`/readyz` names it): stored
+    answers are given all the same. `rejoinder check` tells of it before. Relative paths in the
+    config count from the current folder.
 
     **Examples**
 

@@ -30,6 +30,14 @@ class Loaded(msgspec.Struct, frozen=True, kw_only=True):
 
     config: Config
     warnings: tuple[str, ...]
+    file: pathlib.Path
+    lines: Mapping[Path, int]
+
+    def at(self, path: Path, message: str) -> str:
+        """What is found of a value later on, as such a line."""
+        return _line(
+            self.file, Problem(line=_line_of(path, self.lines), path=path, message=message)
+        )
 
 
 def load(path: pathlib.Path, *, environ: Mapping[str, str]) -> Config:
@@ -64,7 +72,7 @@ def parse(path: pathlib.Path, text: str, *, environ: Mapping[str, str]) -> Loade
         problems.sort(key=lambda problem: problem.line)
         raise ConfigError([_line(path, problem) for problem in problems])
     warnings = tuple(_line(path, _problem(f, tree)) for f in findings)
-    return Loaded(config=partial, warnings=warnings)
+    return Loaded(config=partial, warnings=warnings, file=path, lines=tree.lines)
 
 
 def text_of(path: pathlib.Path) -> str:
@@ -131,14 +139,17 @@ def _on_one_line(one: Path, other: Path) -> bool:
 
 
 def _problem(finding: Finding, tree: Tree) -> Problem:
-    """At the line of the finding's path, or of what encloses it where the file leaves it out."""
-    place: Path = finding.path
-    while place not in tree.lines and place:
-        place = place[:-1]
     message = finding.message
     if finding.file is not None and not pathlib.Path(finding.file).is_absolute():
         message += f", which is {pathlib.Path(finding.file).absolute()} here"
-    return Problem(line=tree.lines.get(place, 1), path=finding.path, message=message)
+    return Problem(line=_line_of(finding.path, tree.lines), path=finding.path, message=message)
+
+
+def _line_of(path: Path, lines: Mapping[Path, int]) -> int:
+    """Of what encloses it where the file leaves it out."""
+    while path not in lines and path:
+        path = path[:-1]
+    return lines.get(path, 1)
 
 
 def _line(file: pathlib.Path, problem: Problem) -> str:

@@ -56,5 +56,24 @@ def test_a_model_of_the_hub_is_not_downloaded_to_be_planned(tmp_path):
 def test_memory_that_holds_no_whole_context_is_warned_of(tmp_path):
     done = _check(_config(tmp_path, memory="16MiB"))
     assert done.returncode == 0
-    assert "warning: upstreams.own.engine.kv_cache.memory: 1,408 tokens fit" in done.stderr
+    assert "engine.yaml:1: upstreams.own.engine.kv_cache.memory: 1,408 tokens fit" in done.stderr
     assert "warning" not in _check(_config(tmp_path)).stderr
+
+
+def test_memory_that_holds_no_page_is_a_problem_at_its_line(tmp_path):
+    done = _check(_config(tmp_path, memory="1KiB"))
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "engine.yaml:1: upstreams.own.engine.kv_cache.memory: holds no page" in done.stderr
+
+
+def test_more_memory_than_the_machine_has_is_warned_of(tmp_path):
+    done = _check(_config(tmp_path, memory="900TiB"))
+    assert done.returncode == 0
+    assert "of this machine" in done.stderr
+
+
+def test_a_damaged_model_is_a_problem_at_its_line(tmp_path):
+    (tmp_path / "damaged.gguf").write_bytes(b"damaged")
+    done = _check(_config(tmp_path, model=str(tmp_path / "damaged.gguf")))
+    assert done.returncode == 2
+    assert "engine.yaml:1: upstreams.own.engine.model: " in done.stderr

@@ -12,12 +12,12 @@ __all__ = ["MemoryPlan", "planned"]
 _HUB = "hf:"
 
 
-def planned(name: str, engine: Engine) -> MemoryPlan | None:
-    """Of the engine at upstream `name`; None for a model of the hub, which may have to be
-    downloaded first. Raises ConfigError when there is no such model, or none that we can run."""
+def planned(engine: Engine) -> MemoryPlan | None:
+    """None for a model of the hub, which may have to be downloaded first. Raises ConfigError, which
+    names no place, when there is no such model, or none that we can run."""
     if engine.model.startswith(_HUB):
         return None
     try:
         return plan_memory(engine_config(engine), locate(engine.model))
     except ModelUnusable as error:
-        raise ConfigError([f"upstreams.{name}.engine.model: {error}"]) from error
+        raise ConfigError([str(error)]) from error
