@@ -33,6 +33,7 @@ _CODE = re.compile(
     r"|[<>=!+*/%^&|-]=|&&|\|\||->|=>|::"
     r"|[\d)](?:\s*[-+*/^%<>=]\s*[\d(a-z][\w.]*+)+"  # arithmetic
     r"|\b[A-Za-z]\s*[-+*/^%=]\s*\w\b|(?<!\w)\w++[+*^%=]\w++|(?<!\w)\w++\s++[-+*/%]\s++\d++"
+    r"|(?<![\w.])\d+\.{2,3}[<=]?\d+"  # a range
     r"|(?<!\S)\d+(?:\.\d+)?['\"]++(?![A-Za-z])"  # feet and inches
     # A name that ends in a mark: of a method, of a pattern.
     r"|\b\w++[?!](?=\s+(?:in|do|does|mean|means|match|matches|method|methods|returns?|vs)\b)"

@@ -146,10 +146,12 @@ def _spelt(word: str, before: str) -> str:
 
 
 def _symbols(text: Text) -> set[tuple[str, str]]:
+    """`Mg` is a metal, `mg` a weight; `MG` is whoever shouts."""
     return {
         (f"symbol {raw.lower()}", raw)
         for raw, start in zip(text.raws, text.starts, strict=True)
-        if len(raw) == _SYMBOL_LENGTH and (raw.isupper() or (raw.istitle() and not start))
+        if len(raw) == _SYMBOL_LENGTH and raw != "MG"
+        if raw.isupper() or (raw.istitle() and not start) or raw == "mg"
     }
 
 

@@ -176,6 +176,8 @@ def _takes_out(place: int, words: list[str], raws: list[str], pauses: list[bool]
         return following not in _NONE
     if following in _GOING_ON:
         return False
+    if following == "for":
+        return "would" in words  # `what would have happened but for the war`
     if following == "one" or (raws[place].islower() and raws[place + 1].istitle()):
         return True
     clause = max((other for other in range(place) if pauses[other]), default=0)

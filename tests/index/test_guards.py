@@ -59,6 +59,7 @@ REFUSED = {
         ("unscramble oetrs", "unscramble oetsr"),
         ("explain the difference of me and I", "explain the difference of my and I"),
         ("take a from b", "take b from a"),
+        ("do plants need Mg", "do plants need mg"),
         ("is A in B", "is B in A"),
         ("is foo the same as Foo", "is foo the same as foo"),
         ("Where is Polish sold", "Where is polish sold"),
@@ -149,6 +150,7 @@ REFUSED = {
         ("is everyone but she warm", "is everyone and she warm"),
         ("which rooms but mine are warm", "which rooms like mine are warm"),
         ("is the team but Olga warm", "is the team and Olga warm"),
+        ("would it float but for the hole", "would it float for the hole"),
         ("who lives next door but one", "who lives next door"),
     ],
     "roles": [
@@ -181,6 +183,7 @@ REFUSED = {
         ("what is x+1", "what is x-1"),
         ("solve 1/2 + 1/3", "solve 1/2 - 1/3"),
         ("what is *p in C code", "what is &p in C code"),
+        ("is 3..7 long in Ruby", "is 3...7 long in Ruby"),
         ("what is s[1:] in Python", "what is s[:1] in Python"),
         ("what does $? hold", "what does $! hold"),
         ("what is ./ in a shell", "what is ../ in a shell"),
@@ -220,6 +223,8 @@ REFUSED = {
         ('put "x" over "y"', 'put "y" over "x"'),
         ('divide by "."', 'divide by ","'),
         ("divide by ';'", "divide by ','"),
+        ("is 'q' an int in C", 'is "q" an int in C'),
+        ("echo '$HOME' in bash", 'echo "$HOME" in bash'),
         ('what does "nice" say', 'what does "Nice" say'),
     ],
     "language": [
@@ -281,6 +286,7 @@ PASSED = {
     "letters": [
         ("a disk of 16 gb", "a disk of 16 GB"),
         ("what is co2", "what is CO2"),
+        ("how many mg do I take", "how many MG do I take"),
         ("is august dry in Peru", "is August dry in Peru"),
         ("who works at apple", "who works at Apple"),
         ("do I write python all day", "do I write Python all day"),
@@ -358,6 +364,7 @@ PASSED = {
     ],
     "code": [
         ("print(1) in Python", "in Python print(1)"),
+        ("it took 3... 4 days", "it took 3 ... 4 days"),
         ("is x + 1 even", "is x+1 even"),
         ("what is ** in Python?", "what is ** in Python"),
         ("salt & pepper, and/or oil", "salt and pepper and or oil"),
@@ -368,7 +375,11 @@ PASSED = {
         ("it broke! what now", "it broke what now"),
         ("is it done? it looks raw!", "is it done, it looks raw"),
     ],
-    "quotes": [('who said "Enough of it."', 'who said "enough of it"')],
+    "quotes": [
+        ('who said "Enough of it."', 'who said "enough of it"'),
+        ("is 'q' a vowel", 'is "q" a vowel'),
+        ("how do I print 'tea' in Rust", 'how do I print "tea" in Rust'),
+    ],
     "language": [("where is the café", "where is the cafe")],
     "names": [
         ("who painted the Night Watch", "who painted the night watch"),
