@@ -3,6 +3,7 @@ on how long it waits for the rest of a request."""
 
 import asyncio
 import enum
+import re
 from typing import Any
 
 import msgspec
@@ -15,6 +16,8 @@ from proxy.processes.corked import Corked
 from proxy.request.requestid import request_id
 from proxy.request.target import is_cached
 from proxy.settings.units import Duration
+
+_UPGRADE = re.compile(rb"\r\nupgrade:[^\r\n]*", re.IGNORECASE)
 
 
 class Patience(msgspec.Struct, frozen=True, kw_only=True):
@@ -63,6 +66,8 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def data_received(self, data: bytes) -> None:
         self._held_bytes += len(data)
+        if self._awaited is not _Awaited.BODY and (b"pgrade:" in data or b"PGRADE:" in data):
+            data = _without_upgrade(data)
         super().data_received(data)
         if self._held_bytes > self._max_held_bytes and not self.transport.is_closing():
             self._refuse(431, "The headers exceed the limit.")
@@ -154,3 +159,11 @@ class BoundedProtocol(HttpToolsProtocol):
         )
         lines = [b"%b: %b\r\n" % header for header in headers]
         return b"".join([STATUS_LINE[status], *lines, b"\r\n", body])
+
+
+def _without_upgrade(data: bytes) -> bytes:
+    """Of the head that begins in `data`: another protocol is offered, which may be ignored (RFC
+    9110, section 7.8; Java's client offers h2c with each request). The parser would take what
+    follows the head, the body, for that protocol."""
+    head, end, rest = data.partition(b"\r\n\r\n")
+    return _UPGRADE.sub(b"", head) + end + rest

@@ -50,6 +50,20 @@ async def test_what_is_no_http_at_all_is_refused_in_openais_shape(tmp_path):
     assert said.headers[b"x-request-id"].startswith(b"req_")
 
 
+@pytest.mark.parametrize("name", [b"Upgrade", b"upgrade", b"UPGRADE"])
+async def test_an_offer_to_speak_another_protocol_is_ignored(tmp_path, name):
+    """As Java's client makes it: the body follows all the same."""
+    head, _, body = CHAT.partition(b"\r\n\r\n")
+    offer = b"\r\nconnection: Upgrade, HTTP2-Settings\r\n" + name + b": h2c\r\nHTTP2-Settings: AAM"
+    async with proxied(tmp_path) as p, connected(p.url) as (reader, writer):
+        for pieces in ((head + offer + b"\r\n\r\n" + body,), (head + offer + b"\r\n\r\n", body)):
+            for piece in pieces:
+                writer.write(piece)
+                await writer.drain()
+                await asyncio.sleep(0.02)
+            assert (await answer_of(reader)).status == 200
+
+
 async def test_a_refusal_is_never_taken_for_the_answer_before_it(tmp_path):
     async def slow(request, writer):
         asked.set()
