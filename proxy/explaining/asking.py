@@ -29,8 +29,7 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     path: str = Surface.CHAT.value
     """Below `/v1`."""
     headers: dict[str, str] = {}
-    """The client's; a credential among them says whose request it is; of an id: only if it came
-    with this one."""
+    """The client's; a credential among them says whose request it is, also of an id."""
     tenant: str | None = None
     """Whose request it is, where no credential says it; of an id: only if it is this one's."""
     credential_id: str = ""
@@ -93,11 +92,17 @@ class Asking:
         except EmbedderFault:
             return None
 
+    def caller_of(self, asked: Asked) -> Caller | None:
+        """Whose key is among the headers; None where none is. Raises ClientError where it is
+        nobody's."""
+        headers = _lines(asked.headers)
+        is_keyed = any(name in CREDENTIAL_HEADERS for name, _ in headers)
+        return self._admitted(headers).caller if is_keyed else None
+
     def _call(self, told: Told) -> Call:
-        asked, headers = told.asked, _lines(told.asked.headers)
         if told.recollection is not None:
-            self._check_key(asked, headers, told.recollection.caller)
             return call_of(told.recollection)
+        asked, headers = told.asked, _lines(told.asked.headers)
         if isinstance(asked.request, UnsetType):
             raise ClientError(400, "Give a request, or the id of one.", param="request")
         path = "/" + asked.path.removeprefix("/v1").lstrip("/")
@@ -118,14 +123,6 @@ class Asking:
             call = msgspec.structs.replace(call, directives=asked.directives)
         self._check(call, asked)
         return call
-
-    def _check_key(self, asked: Asked, headers: Headers, caller: Caller) -> None:
-        """A key beside an id says whose request is meant."""
-        if not any(name in CREDENTIAL_HEADERS for name, _ in headers):
-            return
-        if self._admitted(headers).caller != caller:
-            message = f"The request {asked.request_id[:200]} did not come with this key."
-            raise ClientError(404, message, param="headers", code="not_found")
 
     def _check(self, call: Call, asked: Asked) -> None:
         """A tenant's name alone does not tell which of its answers are this caller's."""

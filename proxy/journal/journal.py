@@ -9,7 +9,7 @@ from proxy.journal.erasure import Erasure
 from proxy.journal.files import Files
 from proxy.journal.line import erased, read_line, remembered_of, write_line
 from proxy.observing.lines import Lines
-from proxy.observing.recollection import Remembered
+from proxy.observing.recollection import Remembered, last_of_each
 from proxy.observing.seen import Seen
 from proxy.port.passage import Passage
 from proxy.settings.record import Record
@@ -26,9 +26,9 @@ class NoJournal:
     def note(self, passage: Passage, *, gone: Collection[str] = ()) -> None:
         """Nothing is kept."""
 
-    async def recollect(self, request_id: str, tenant: str | None) -> Remembered | None:
+    async def recollect(self, request_id: str, tenant: str | None) -> tuple[Remembered, ...]:
         """Nothing was."""
-        return None
+        return ()
 
     async def latest(self, fits: Callable[[Seen], bool], *, limit: int) -> tuple[Seen, ...]:
         """None were."""
@@ -70,9 +70,9 @@ class Journal:
         line = write_line(passage, bodies=self._record.bodies, gone=gone)
         self._lines.append(line)
 
-    async def recollect(self, request_id: str, tenant: str | None) -> Remembered | None:
-        """The last request under an id, where its words are kept; None where there is none, or it
-        is not of `tenant`."""
+    async def recollect(self, request_id: str, tenant: str | None) -> tuple[Remembered, ...]:
+        """The last request of each caller under an id, by `tenant` where one is given, of which
+        the words are kept."""
         await self.flush()
         return await asyncio.to_thread(self._find, request_id, tenant)
 
@@ -104,15 +104,15 @@ class Journal:
         lines = map(read_line, islice(self._files.lines_backwards(), _MAX_LINES))
         return tuple(islice((line for line in lines if line is not None and fits(line)), limit))
 
-    def _find(self, request_id: str, tenant: str | None) -> Remembered | None:
+    def _find(self, request_id: str, tenant: str | None) -> tuple[Remembered, ...]:
         wanted = request_id.encode()
-        for text in self._files.lines_backwards():
-            line = read_line(text) if wanted in text else None
-            if line is None or line.request_id != request_id:
-                continue
-            if tenant in (None, line.tenant):
-                return remembered_of(line)
-        return None
+        lines = (read_line(text) for text in self._files.lines() if wanted in text)
+        return last_of_each(
+            remembered
+            for line in lines
+            if line is not None and line.request_id == request_id and tenant in (None, line.tenant)
+            if (remembered := remembered_of(line)) is not None
+        )
 
     def _rotate(self) -> None:
         try:

@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Collection, Sequence
 
 from proxy.journal.erasure import Erasure, without_words
-from proxy.observing.recollection import Remembered, recollection_of
+from proxy.observing.recollection import Remembered, last_of_each, recollection_of
 from proxy.observing.seen import Seen
 from proxy.port.passage import Passage
 from proxy.question import Question
@@ -57,16 +57,16 @@ class Recent:
         """Newest first."""
         return tuple(one.seen for one in itertools.islice(reversed(self._passed), limit))
 
-    def recollect(self, request_id: str, *, tenant: str | None) -> Remembered | None:
-        """What was asked under an id, the last time; None where it is not remembered, or not
-        asked by `tenant`, or where no tenant is given and several have asked under the id."""
-        asked: dict[str, Remembered] = {}
-        for one in self._worded:  # clients choose their ids
-            if one.request_id == request_id and one.question is not None:
-                whose = one.question.call.caller.tenant
-                if tenant in (None, whose):
-                    asked[whose] = Remembered(seen=one.seen, asked=recollection_of(one.question))
-        return next(iter(asked.values())) if len(asked) == 1 else None
+    def recollect(self, request_id: str, *, tenant: str | None) -> tuple[Remembered, ...]:
+        """What was asked under an id, by `tenant` where one is given: the last time by each caller,
+        since clients choose their ids."""
+        return last_of_each(
+            Remembered(seen=one.seen, asked=recollection_of(one.question))
+            for one in self._worded
+            if one.request_id == request_id
+            and one.question is not None
+            and tenant in (None, one.question.call.caller.tenant)
+        )
 
     def forget(self, erasure: Erasure) -> int:
         """Drop the requests that it covers, and its words out of the others; how many went."""

@@ -1,6 +1,8 @@
 """A request that went through, with its words and without its credential: what one process tells
 another of it, and what the request log keeps where it keeps bodies."""
 
+from collections.abc import Iterable
+
 import msgspec
 from msgspec import Raw
 
@@ -35,6 +37,14 @@ class Remembered(msgspec.Struct, frozen=True, kw_only=True):
 
     seen: Seen
     asked: Recollection
+
+
+def last_of_each(those: Iterable[Remembered]) -> tuple[Remembered, ...]:
+    """The last request of each caller."""
+    last: dict[Caller, Remembered] = {}
+    for one in sorted(those, key=lambda one: one.seen.at):
+        last[one.asked.caller] = one
+    return tuple(last.values())
 
 
 def recollection_of(question: Question) -> Recollection:

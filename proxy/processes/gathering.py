@@ -9,7 +9,7 @@ from proxy.auditing.reports import Reports, Verdict
 from proxy.journal.erasure import Erasure
 from proxy.journal.records import Records
 from proxy.observing.recent import newest_of
-from proxy.observing.recollection import Remembered
+from proxy.observing.recollection import Remembered, last_of_each
 from proxy.observing.seen import Seen
 from proxy.processes.counts import Counts
 
@@ -125,10 +125,9 @@ class Recall(msgspec.Struct, frozen=True, kw_only=True, tag=True):
 
 
 class Recollected(Part, frozen=True, kw_only=True, tag=True):
-    """None: no process remembers it, it is not of that tenant, or several tenants have asked under
-    the id."""
+    """The last one of each caller; none: no process remembers it, or it is not of that tenant."""
 
-    remembered: Remembered | None
+    remembered: tuple[Remembered, ...]
 
 
 class Recollect(msgspec.Struct, frozen=True, kw_only=True, tag=True):
@@ -142,10 +141,8 @@ class Recollect(msgspec.Struct, frozen=True, kw_only=True, tag=True):
         return Recollected(remembered=recent.recollect(self.request_id, tenant=self.tenant))
 
     def join(self, parts: Sequence[Recollected]) -> Recollected:
-        known = [part.remembered for part in parts if part.remembered is not None]
-        if len({one.seen.tenant for one in known}) > 1:
-            return Recollected(remembered=None)
-        return Recollected(remembered=max(known, key=lambda one: one.seen.at, default=None))
+        everything = (one for part in parts for one in part.remembered)
+        return Recollected(remembered=last_of_each(everything))
 
 
 class Forgotten(Part, frozen=True, kw_only=True, tag=True):

@@ -145,6 +145,21 @@ async def test_a_request_that_went_through_is_explained_by_its_id(one, other):
         assert told.status_code == 404
 
 
+async def test_an_id_that_two_clients_chose_is_explained_to_who_says_whose_is_meant(one, other):
+    url = f"{one.proxy.admin_url}/cache/explain"
+    for who in (one, other):
+        await one.proxy.ask(f"Who is {who.name}?", key=who.key, headers={"x-request-id": "ours"})
+    unclear = await one.proxy.http.post(url, json={"request_id": "ours"})
+    assert unclear.status_code == 409
+    assert unclear.json()["error"]["code"] == "ambiguous_id"
+    keyed = {"headers": {"authorization": f"Bearer {one.key}"}}
+    for whose, who in ((keyed, one), ({"tenant": other.name}, other)):
+        said = await explain(one.proxy, request_id="ours", **whose)
+        assert said["seen"]["tenant"] == who.name
+    unknown = {"request_id": "ours", "headers": {"authorization": "Bearer sk-39"}}
+    assert (await one.proxy.http.post(url, json=unknown)).status_code == 404
+
+
 async def test_a_purged_answer_names_the_tag_that_moved(one):
     text = "What does doc_id=7 say?"
     await one.ask(text)

@@ -5,6 +5,7 @@ from types import SimpleNamespace
 import pytest
 
 from proxy.auditing.reports import Reports
+from proxy.call import Caller
 from proxy.journal.erasure import Erasure
 from proxy.processes.gathering import (
     Forget,
@@ -82,13 +83,12 @@ async def test_who_forgets_late_rewrites_the_log_itself(now, done):
 
 
 def remembered(tenant, at):
-    return SimpleNamespace(seen=SimpleNamespace(tenant=tenant, at=at))
+    caller = Caller(tenant=tenant, credential_id="")
+    return SimpleNamespace(seen=SimpleNamespace(at=at), asked=SimpleNamespace(caller=caller))
 
 
-def test_of_one_id_the_latest_request_is_told_unless_two_tenants_have_used_it():
+def test_of_one_id_the_latest_request_of_each_caller_is_told():
     question = Recollect(request_id="r1", tenant=None)
-    first, second = remembered("acme", 1.0), remembered("acme", 2.0)
-    parts = [Recollected(remembered=one) for one in (first, None, second)]
-    assert question.join(parts).remembered is second
-    foreign = Recollected(remembered=remembered("zenith", 3.0))
-    assert question.join([*parts, foreign]).remembered is None
+    first, foreign, last = remembered("a", 1.0), remembered("b", 2.0), remembered("a", 3.0)
+    parts = [Recollected(remembered=those) for those in ((last,), (), (first, foreign))]
+    assert set(map(id, question.join(parts).remembered)) == {id(last), id(foreign)}

@@ -89,6 +89,9 @@ async def test_a_line_with_its_body_is_explained_after_the_memory_is_gone(tmp_pa
             told = answer.json()
             assert (told["outcome"], told["seen"]["outcome"]) == ("exact", "miss")
             assert told["key"] == line["key"]
+            asked["headers"] = {"authorization": "Bearer sk-secret-one"}
+            answer = await p.http.post(f"{p.admin_url}/cache/explain", json=asked)
+            assert answer.status_code == 200, answer.text
 
 
 async def test_nothing_of_a_request_that_says_no_store_is_remembered(tmp_path):
