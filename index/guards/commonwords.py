@@ -9,8 +9,9 @@ from index.guards.text import Text
 from index.guards.wordset import wordset
 
 _DETERMINERS = wordset("a an the these those some any no another per")
+_PRAISE = wordset("good best bad big small great strong fine")
 _OWNERS = wordset("my his her its our their your")
-_OWNED = wordset("windows word excel outlook safari slack zoom discord steam")
+_OWNED = wordset("python windows word excel outlook safari slack zoom discord steam")
 """They are somebody's as programs, too: `my windows is slow`."""
 _COMPOUNDED = wordset("polish turkey china lima cologne excel zoom discord")
 """They stand before a noun as names do: `a polish restaurant`."""
@@ -40,61 +41,66 @@ _PLACES = wordset("turkey china lima cologne nice bath reading")
 
 _ABOUT = {
     "python": wordset(
-        "feed feeding pet pets snake snakes zoo bite bites bitten dangerous handle tame cage"
-        " skin eat eats wild heavy venom poisonous animal animals reptile bred breed species"
-        " swallow"
+        "feed pet snake snakes zoo bite bites bitten dangerous handle tame cage skin eat wild"
+        " heavy venom poisonous animal reptile bred breed species swallow hiss shed"
     ),
-    "ruby": wordset("gem gems gemstone ring necklace jewel jewelry diamond diamonds sapphire wear"),
+    "ruby": wordset("gem gemstone ring necklace jewel jewelry diamond sapphire wear"),
     "rust": wordset(
-        "remove removing removal protect prevent preventing metal metals iron steel car bike"
-        " stain stains paint corrosion knife knives pan chain dangerous scrub vinegar tetanus"
+        "remove removing removal protect prevent metal iron steel car bike stain paint"
+        " corrosion knife knives pan chain dangerous scrub vinegar tetanus"
     ),
-    "swift": wordset(
-        "bird birds fly flies nest nests reply response answer action decision justice"
-    ),
-    "scratch": wordset("cat cats dog itch skin paint lottery"),
+    "swift": wordset("bird fly nest reply response answer action decision justice"),
+    "scratch": wordset("cat dog itch skin paint lottery paper"),
     "dart": wordset("throw board pub frog"),
     "go": wordset("far away home"),
-    "shell": wordset("egg eggs crab turtle snail nut nuts sea beach oyster crack peel"),
-    "windows": wordset("house home glass wash curtains door doors frost condensation"),
+    "shell": wordset("egg crab turtle snail nut sea beach oyster crack peel"),
+    "windows": wordset(
+        "house home glass wash curtains door frost condensation clean open winter summer sun rain"
+    ),
     "word": wordset("another longest vowels rude"),
     "excel": wordset("students career"),
     "office": wordset("doctor rent furniture chair"),
     "outlook": wordset("life future positive economic"),
     "edge": wordset("cliff knife sharp"),
-    "safari": wordset("africa kenya lion lions"),
-    "opera": wordset("singer singers sing italian music theatre tickets"),
-    "teams": wordset("team sports football basketball league players"),
+    "safari": wordset("africa kenya lion"),
+    "opera": wordset("singer sing italian music theatre tickets sung hear"),
+    "teams": wordset("sports football basketball league players win lose"),
     "slack": wordset("rope cut"),
     "zoom": wordset("lens camera"),
-    "discord": wordset("marital harmony"),
-    "steam": wordset("iron water train vegetables engine clothes boil rice cook"),
+    "discord": wordset("marital harmony cause causes between"),
+    "steam": wordset(
+        "iron water train vegetables engine clothes boil rice cook hot hotter temperature"
+    ),
     "apple": wordset(
-        "big red green eat eating ate fruit fruits health healthy juice pie tree trees peel"
-        " vitamin vitamins calories bake cider seeds sauce"
+        "big red green eat fruit health healthy juice pie tree trees peel vitamin calories bake"
+        " cider seeds sauce sweet dog baby snack"
     ),
-    "oracle": wordset("delphi greek ancient prophecy god gods"),
-    "target": wordset("hit shoot shooting arrow arrows audience goal thieves practice"),
-    "gap": wordset("between teeth tooth wage bridge"),
-    "subway": wordset("train trains tracks ride metro tunnel"),
-    "turkey": wordset("bird birds wild hunt stuffing stuffed sandwich"),
+    "oracle": wordset("delphi greek ancient prophecy god"),
+    "target": wordset("hit shoot arrow audience goal thieves practice"),
+    "gap": wordset("between tooth wage bridge"),
+    "subway": wordset("train tracks ride metro tunnel"),
+    "turkey": wordset(
+        "bird wild hunt stuffing stuffed sandwich healthy carve protein chicken beef fat thaw"
+        " raw defrost pound"
+    ),
     "china": wordset(
-        "dishes dish cup cups season clean piece pieces bone antique fine pattern cabinet shop"
-        " break buy best"
+        "dish cup season clean piece pieces bone antique pattern cabinet shop break buy"
     ),
-    "cologne": wordset("perfume wear smell spray scent bottle"),
+    "cologne": wordset("perfume wear smell spray scent bottle skin last"),
     "bath": wordset("hot water shower baby bubble tub"),
     "reading": wordset(
-        "book books skills faster enjoy start stop improve love writing glasses comprehension"
+        "book skills faster enjoy start stop improve love writing glasses comprehension quit"
     ),
     "mercury": wordset("poisoning spill liquid toxic dental tooth vaccines element catch"),
-    "polish": wordset("nail wax shine floor wood shoe silver car furniture stone made sold buy"),
+    "polish": wordset(
+        "nail wax shine floor wood shoe silver car furniture stone made sold buy crack dry chip"
+    ),
     "job": wordset("get find lost quit apply new hate"),
     "lent": wordset("borrow friend"),
     "march": wordset("protest band soldiers army troops wedding step war"),
     "august": wordset("company institution body presence"),
 }
-"""What is told in a sentence about the common word."""
+"""What is told in a sentence about the common word, in any form."""
 
 
 def is_common(word: str, text: Text) -> bool:
@@ -105,27 +111,30 @@ def is_common(word: str, text: Text) -> bool:
 
 def _is_common(place: int, text: Text) -> bool:
     word = text.words[place]
-    sentence = _sentence(place, text)
+    first, end = _sentence(place, text)
+    told = _ABOUT.get(word, frozenset())
     return (
-        not _ABOUT.get(word, frozenset()).isdisjoint(sentence)
+        not told.isdisjoint((*text.words[first:end], *text.stems[first:end]))
         or _is_noun(place, text)
         or _is_adjective(place, text)
         or _is_verb(place, text)
-        or _is_alone(word, sentence)
+        or _is_alone(word, text.words[first:end])
     )
 
 
-def _sentence(place: int, text: Text) -> tuple[str, ...]:
-    first = next((at for at in range(place, 0, -1) if text.starts[at]), 0)
+def _sentence(place: int, text: Text) -> tuple[int, int]:
+    """Where the one around it begins and ends."""
     size = len(text.words)
-    end = next((at for at in range(place + 1, size) if text.starts[at]), size)
-    return text.words[first:end]
+    first = next((at for at in range(place, 0, -1) if text.starts[at]), 0)
+    return first, next((at for at in range(place + 1, size) if text.starts[at]), size)
 
 
 def _is_noun(place: int, text: Text) -> bool:
     word, before, behind = _around(place, text)
     if word in _COMPOUNDED and behind and behind not in FUNCTION_WORDS:
         return False
+    if before in _PRAISE:
+        before = text.words[place - 2] if place > 1 else ""
     return before in _DETERMINERS or (before in _OWNERS and word not in _OWNED)
 
 
