@@ -4,6 +4,9 @@ Nothing else tells a name from the word where somebody leaves its capital letter
 word shows itself by what it does in its sentence, or by what the sentence is about.
 """
 
+from collections.abc import Iterator
+from itertools import pairwise
+
 from index.guards.phrases import FUNCTION_WORDS
 from index.guards.text import Text
 from index.guards.wordset import wordset
@@ -106,27 +109,27 @@ _ABOUT = {
 def is_common(word: str, text: Text) -> bool:
     """Whether a word of the text stands there as a word, once at least, as its sentence tells."""
     places = (place for place, other in enumerate(text.words) if other == word)
-    return any(_is_common(place, text) for place in places)
-
-
-def _is_common(place: int, text: Text) -> bool:
-    word = text.words[place]
-    first, end = _sentence(place, text)
-    told = _ABOUT.get(word, frozenset())
-    return (
-        not told.isdisjoint((*text.words[first:end], *text.stems[first:end]))
-        or _is_noun(place, text)
-        or _is_adjective(place, text)
-        or _is_verb(place, text)
-        or _is_alone(word, text.words[first:end])
+    return any(_stands_so(place, text) for place in places) or any(
+        _is_told(word, text.words[first:end], text.stems[first:end])
+        for first, end in _sentences(text)
     )
 
 
-def _sentence(place: int, text: Text) -> tuple[int, int]:
-    """Where the one around it begins and ends."""
-    size = len(text.words)
-    first = next((at for at in range(place, 0, -1) if text.starts[at]), 0)
-    return first, next((at for at in range(place + 1, size) if text.starts[at]), size)
+def _stands_so(place: int, text: Text) -> bool:
+    return _is_noun(place, text) or _is_adjective(place, text) or _is_verb(place, text)
+
+
+def _is_told(word: str, words: tuple[str, ...], stems: tuple[str, ...]) -> bool:
+    if word not in words:
+        return False
+    told = _ABOUT.get(word, frozenset())
+    return _is_alone(word, words) or not told.isdisjoint((*words, *stems))
+
+
+def _sentences(text: Text) -> Iterator[tuple[int, int]]:
+    """Where each begins and ends."""
+    starts = [place for place, start in enumerate(text.starts) if start]
+    return pairwise((0, *starts, len(text.words)))
 
 
 def _is_noun(place: int, text: Text) -> bool:

@@ -24,6 +24,8 @@ UNITS = {
     "names": "Ab ab ",
     "denials": "not the ",
     "scales": "k ",
+    "namesakes": "zoom moon ",
+    "sentences": "no zoom. ",
 }
 
 
