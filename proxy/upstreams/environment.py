@@ -11,6 +11,7 @@ import httpx
 import msgspec
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
+_HOST = re.compile(rb"[A-Za-z0-9._-]+|[0-9A-Fa-f:.]+")
 _PORTS = {"http": 80, "https": 443}
 
 
@@ -51,7 +52,7 @@ def _parsed(address: str, *, variable: str) -> httpx.URL:
         proxy = httpx.URL(address if scheme else f"http://{address}")
     except httpx.InvalidURL:
         proxy = httpx.URL()
-    if not proxy.host:
+    if not _HOST.fullmatch(proxy.raw_host):
         raise ValueError(f"{variable}: not the URL of a proxy")  # it may hold a password
     return proxy
 

@@ -48,6 +48,11 @@ def test_an_address_without_a_scheme_is_spoken_to_over_http():
     assert way(https="me:p%40ss@proxy:3128") == way(https="http://me:p%40ss@proxy:3128")
 
 
+@pytest.mark.parametrize("host", ["10.1.2.3", "[::1]", "a_b.example", "xn--bcher-kva.example"])
+def test_a_proxy_may_be_an_address_or_a_name(host):
+    assert way(https=f"http://{host}:3128").proxy == f"http://{host}:3128"
+
+
 def test_credentials_go_with_the_tunnel_or_with_each_request():
     proxy = "http://me:p%40ss@proxy:3128"
     tunnel = way(https=proxy)
@@ -62,6 +67,7 @@ def test_credentials_go_with_the_tunnel_or_with_each_request():
         ("socks5://me:secret@proxy:1080", "HTTPS_PROXY: socks5:// is not supported"),
         ("SOCKS5H://proxy", "HTTPS_PROXY: SOCKS5H:// is not supported"),
         ("http://", "HTTPS_PROXY: not the URL of a proxy"),
+        ("http://[bad", "HTTPS_PROXY: not the URL of a proxy"),
         ("http://me:secret@proxy:port", "HTTPS_PROXY: not the URL of a proxy"),
         ("me:secret://@proxy", "HTTPS_PROXY: not the URL of a proxy"),
     ],
