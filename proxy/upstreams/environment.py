@@ -64,7 +64,7 @@ def _is_excepted(url: httpx.URL, exceptions: str) -> bool:
 
 
 def _covers(exception: str, host: str, port: int | None) -> bool:
-    """`exception`: `*`, a domain, an address or a network, the first two with or without a port."""
+    """`exception`: `*`, a network, or a domain or an address with or without a port."""
     if exception == "*":
         return True
     network = _network(exception)
