@@ -5,6 +5,7 @@ import asyncio
 import httpx
 import psutil
 import pytest
+from living import living
 from quickstart import Quickstart, config
 
 DEADLINE_S = 400
@@ -20,8 +21,7 @@ def workers(tmp_path_factory):
 
 
 def processes_of(server: Quickstart, module: str) -> list[psutil.Process]:
-    children = psutil.Process(server.process.pid).children(recursive=True)
-    return [one for one in children if module in one.cmdline()]
+    return living(server.process.pid, module)
 
 
 async def ask(server: Quickstart, text: str) -> httpx.Response:

@@ -1,13 +1,12 @@
 """Hits by meaning in several workers on one SQLite file: each follows what the others store."""
 
 import asyncio
-import contextlib
 import os
 import signal
 from pathlib import Path
 
 import httpx
-import psutil
+from living import living
 from misbehaving import serving
 from proxyprocess import Process, serving_process
 from running import good
@@ -34,13 +33,7 @@ shutdown: {{grace: 0s, deadline: 60s}}
 
 
 def pids_of(process: Process) -> set[int]:
-    """Of the workers that live."""
-    pids = set()
-    for child in psutil.Process(process.process.pid).children():
-        with contextlib.suppress(psutil.NoSuchProcess):  # or a zombie, which is one of those
-            if "proxy.processes.worker" in child.cmdline():
-                pids.add(child.pid)
-    return pids
+    return {one.pid for one in living(process.process.pid, "proxy.processes.worker")}
 
 
 async def outcomes(process: Process) -> set[str]:

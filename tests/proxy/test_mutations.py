@@ -10,8 +10,8 @@ from pausing import open_stores
 
 from index.memory import MemoryStore
 from index.store import Lookup
-from proxy.lookup.cache import Cache
 from proxy.lookup.servable import rescue
+from proxy.lookup.trial import Trial
 from proxy.misses.flights import Flights
 from proxy.misses.keeping import Keeper
 from proxy.outcome import SemanticHit
@@ -117,11 +117,11 @@ def a_rescue_from_before(patch):
 def semantic_hits_that_are_not_looked_up(patch):
     """The index's word is taken for it that an entry is still there."""
 
-    async def careless(self, question, candidate, _sought):
-        entry = self.semantic.entries[candidate.key]
+    async def careless(self, candidate):
+        entry = self._semantic.entries[candidate.key]
         return SemanticHit(entry=entry, age_s=0, ttl_s=1, similarity=candidate.similarity)
 
-    patch.setattr(Cache, "_confirm", careless)
+    patch.setattr(Trial, "_confirmed", careless)
 
 
 @pytest.mark.parametrize(

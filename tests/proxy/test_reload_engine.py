@@ -3,8 +3,8 @@
 import asyncio
 
 import httpx
-import psutil
 import pytest
+from living import living
 from proxyprocess import Process, serving_process
 from tinymodel import write_tiny
 
@@ -22,8 +22,7 @@ routes:
 
 
 def engines_of(process: Process) -> set[int]:
-    children = psutil.Process(process.process.pid).children(recursive=True)
-    return {one.pid for one in children if "engine.process.worker" in one.cmdline()}
+    return {one.pid for one in living(process.process.pid, "engine.process.worker")}
 
 
 async def ask(process: Process) -> httpx.Response:

@@ -1,7 +1,6 @@
 """Several workers behind the same sockets: real processes, one store."""
 
 import asyncio
-import contextlib
 import os
 import re
 import signal
@@ -9,6 +8,7 @@ from collections import Counter
 
 import httpx
 import psutil
+from living import living
 from misbehaving import plain, serving
 from proxyprocess import Process, serving_process
 from running import BEGIN, END, chunk, completion, good, wants_stream
@@ -39,13 +39,7 @@ def config_of(upstream: str, folder, *, workers: int = WORKERS) -> str:
 
 
 def workers_of(process: Process) -> list[psutil.Process]:
-    """Those that live."""
-    living = []
-    for child in psutil.Process(process.process.pid).children():
-        with contextlib.suppress(psutil.NoSuchProcess):  # or a zombie, which is one of those
-            if "proxy.processes.worker" in child.cmdline():
-                living.append(child)
-    return living
+    return living(process.process.pid, "proxy.processes.worker")
 
 
 async def ask_anew(process: Process, text: str) -> httpx.Response:

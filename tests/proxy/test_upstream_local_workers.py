@@ -9,6 +9,7 @@ import openai
 import psutil
 import pytest
 import pytest_asyncio
+from living import living
 from proxyprocess import Process, serving_process
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -200,9 +201,5 @@ async def test_an_engine_killed_under_the_load_of_all_workers_is_asked_again_and
 
 
 def engine_of(served: Process) -> psutil.Process:
-    [engine] = (
-        child
-        for child in psutil.Process(served.process.pid).children(recursive=True)
-        if "engine.process.worker" in child.cmdline()
-    )
+    [engine] = living(served.process.pid, "engine.process.worker")
     return engine

@@ -8,6 +8,7 @@ import psutil
 import pytest
 import pytest_asyncio
 from instruments import showing
+from living import living
 from misbehaving import plain, serving
 from proxyprocess import serving_process
 from running import completion
@@ -80,11 +81,7 @@ async def test_an_engine_that_was_killed_is_seen_by_its_restarts(engine, browser
     body = say("What is a harbour for?", 2)
     await ask(engine, body)
     async with showing(row("engine restarts", "its process"), engine, browser) as fault:
-        (worker,) = (
-            one
-            for one in psutil.Process(engine.process.pid).children(recursive=True)
-            if "engine.process.worker" in one.cmdline()
-        )
+        (worker,) = living(engine.process.pid, "engine.process.worker")
         worker.send_signal(signal.SIGKILL)
         await engine.hears("engine worker died")
         stored = await ask(engine, body)
