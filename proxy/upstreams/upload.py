@@ -2,14 +2,16 @@
 
 from collections.abc import AsyncIterator
 
+from proxy.errors import ClientLeft
+
 
 class Upload:
-    """Pieces of a body. That they end in a fault is not the fault of the server they go to: its
-    connection breaks by that, and what it says of it would be held against it."""
+    """Pieces of a body. That a client leaves amid them is not the fault of the server they go to:
+    its connection breaks by that, and what it says of it would be held against it."""
 
     def __init__(self, pieces: AsyncIterator[bytes]) -> None:
         self._pieces = pieces
-        self.fault: Exception | None = None
+        self.fault: ClientLeft | None = None
 
     def __aiter__(self) -> AsyncIterator[bytes]:
         return self
@@ -17,8 +19,6 @@ class Upload:
     async def __anext__(self) -> bytes:
         try:
             return await self._pieces.__anext__()
-        except StopAsyncIteration:
-            raise
-        except Exception as fault:
+        except ClientLeft as fault:
             self.fault = fault
             raise
